@@ -1,0 +1,31 @@
+PYTHON ?= python3
+TORCH  ?= pinned# pinned: the registry's build | cpu, cu130, auto: uv's PyTorch back ends | none: you bring it
+
+V    := .venv
+BIN  := $(V)/bin
+UV   := $(BIN)/uv
+PIN  := $(UV) pip install -q --python $(BIN)/python --require-hashes
+LOCK := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade
+
+.PHONY: install lock
+
+install: $(V)/.ok
+
+$(V)/.ok: pyproject.toml $(wildcard requirements/*.txt)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "rolloutlog needs Python 3.11 or newer, for example: make install PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -m venv $(V) || { echo "this Python has no venv module: install it (Debian: python3-venv)" >&2; exit 2; }
+	$(BIN)/pip install -q --require-hashes -r requirements/uv.txt
+	$(PIN) -r requirements/dev.txt
+ifeq ($(TORCH),pinned)
+	$(PIN) -r requirements/torch.txt
+else ifneq ($(TORCH),none)
+	$(UV) pip install -q --python $(BIN)/python --torch-backend $(TORCH) "$$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements/torch.txt)"
+endif
+	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock:  ## write requirements/*.txt anew from pyproject.toml, at the newest versions that fit
+	echo uv | $(LOCK) -o requirements/uv.txt -
+	$(LOCK) -o requirements/dev.txt --group dev $(foreach e,broker s3 import parquet plot testing,--extra $(e)) pyproject.toml
+	echo torch | $(LOCK) -o requirements/torch.txt -c requirements/dev.txt -

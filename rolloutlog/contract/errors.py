@@ -1,0 +1,142 @@
+"""Every error that rolloutlog raises on purpose, and what the reader should do about it.
+
+Guarantees: each class has an exit code of the command line (design 11), a message that says what is wrong and a `hint` that
+says what to do. Leaves out: reasons of rejected records, which are values (`vocabulary.RejectReason`), since a bad record is
+data and not a failure of the program that reads it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RolloutlogError(Exception):
+    """Base of all errors raised on purpose: `message` says what is wrong, `hint` what to do."""
+
+    exit_code: ClassVar[int] = 2
+    default_hint: ClassVar[str] = "see docs/when-something-is-wrong.md"
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint if hint is not None else self.default_hint
+
+
+class SettingsError(RolloutlogError):
+    """Settings that can't work, contradict each other, or aren't known."""
+
+    default_hint = "`rolloutlog config show` prints every setting with its origin"
+
+
+class MissingExtra(RolloutlogError):
+    """A command needs an optional dependency that isn't installed."""
+
+    def __init__(self, extra: str, module: str) -> None:
+        super().__init__(
+            f"this needs the extra [{extra}] ({module} isn't installed)", f'pip install "rolloutlog[{extra}]"'
+        )
+        self.extra = extra
+
+
+class BrokerUnreachable(RolloutlogError):
+    """No Kafka broker answered at the given address, or none is configured."""
+
+    exit_code = 3
+    default_hint = "start one with `rolloutlog broker up`, or give --bootstrap-servers"
+
+
+class BrokerFailed(RolloutlogError):
+    """The embedded broker couldn't be fetched, started or stopped."""
+
+    exit_code = 3
+    default_hint = "`rolloutlog broker logs` shows what the broker wrote"
+
+
+class TopicMismatch(RolloutlogError):
+    """A topic exists with settings other than the run needs; the message names the setting."""
+
+    default_hint = "delete the namespace with `rolloutlog topics delete`, or use another --namespace"
+
+
+class RunMismatch(RolloutlogError):
+    """The run's declaration on the log disagrees with this deployment's settings, or there is none."""
+
+    default_hint = "`rolloutlog topics create` declares a run; a second deployment must use the same settings"
+
+
+class RecordTooLarge(RolloutlogError):
+    """A record is above the topic's limit and no blob store is configured."""
+
+    default_hint = "set `blobs` to a folder or URL, so that large bodies go there and the event carries a claim"
+
+
+class InvalidRecord(RolloutlogError):
+    """A record that a producer was asked to write breaks the contract; nothing was written."""
+
+    default_hint = "docs/write-a-producer.md gives the rules of a record"
+
+    def __init__(self, reason: str, message: str, hint: str | None = None) -> None:
+        super().__init__(f"{reason}: {message}", hint)
+        self.reason = reason
+
+
+class BlobUnavailable(RolloutlogError):
+    """A claimed body can't be read, or isn't the one that was claimed."""
+
+    exit_code = 4
+    default_hint = "check that the blob store of the run is mounted and complete"
+
+
+class Fenced(RolloutlogError):
+    """Another process took over this role (a newer owner of the partition, a second trainer); nothing more is written."""
+
+    exit_code = 4
+    default_hint = "stop one of the two; the newer one goes on where this one ended"
+
+
+class IndexMismatch(RolloutlogError):
+    """The index and the committed offsets of a partition disagree, or an offset is out of range."""
+
+    exit_code = 4
+    default_hint = "`rolloutlog audit` names the partition; nothing is written until it is resolved"
+
+
+class OpenTransaction(RolloutlogError):
+    """An unfinished transaction hides records, so a question can't be decided yet."""
+
+    exit_code = 4
+    default_hint = "wait for the transaction timeout (10 s) and ask again"
+
+
+class Starved(RolloutlogError):
+    """Nothing arrived within the set time; the message names group, partition, offset and lag."""
+
+    exit_code = 4
+    default_hint = "`rolloutlog status` shows who is late"
+
+
+class AssignmentMismatch(RolloutlogError):
+    """The partitions of the three input topics given to this member aren't equal."""
+
+    exit_code = 4
+    default_hint = "every member of the group must subscribe to the same topics with the range assignor"
+
+
+class UnknownPolicy(RolloutlogError):
+    """A token claims a policy that was never published on `policy-versions`."""
+
+    exit_code = 4
+    default_hint = "publish policies with PolicyPublisher before sampling with them"
+
+
+class SourceUnreadable(RolloutlogError):
+    """A path given to an importer can't be read, or holds no rollouts."""
+
+    default_hint = "give a run folder, its `rollouts`, a step folder or a file"
+
+
+class NotFound(RolloutlogError):
+    """The record, topic, group or blob that was asked for isn't there."""
+
+    exit_code = 1
+    default_hint = "`rolloutlog status` shows what is on the log"
