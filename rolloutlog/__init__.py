@@ -1,7 +1,8 @@
 """rolloutlog: the data plane of asynchronous RL post-training, kept as an event log on Apache Kafka.
 
-Guarantees: importing the package loads none of its rooms and no dependency; what it offers is loaded when first asked for.
-Leaves out: everything else, which lives in the rooms: contract, kafka, broker, cli, producers, consumers, buffer, trainer.
+Guarantees: importing the package loads none of its rooms and no dependency; what it offers is loaded when first asked
+for. Leaves out: everything else, which lives in the rooms: contract, kafka, broker, cli, producers, consumers, buffer
+and trainer.
 """
 
 from __future__ import annotations

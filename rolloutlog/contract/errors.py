@@ -1,8 +1,8 @@
 """Every error that rolloutlog raises on purpose, and what the reader should do about it.
 
-Guarantees: each class has an exit code of the command line (design 11), a message that says what is wrong and a `hint` that
-says what to do. Leaves out: reasons of rejected records, which are values (`vocabulary.RejectReason`), since a bad record is
-data and not a failure of the program that reads it.
+Guarantees: each class has an exit code of the command line (design 11), a message that says what is wrong and a
+`hint` that says what to do. Leaves out: reasons of rejected records, which are values (`vocabulary.RejectReason`),
+since a bad record is data and not a failure of the program that reads it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class BlobUnavailable(RolloutlogError):
 
 
 class Fenced(RolloutlogError):
-    """Another process took over this role (a newer owner of the partition, a second trainer); nothing more is written."""
+    """Another process took this role (a newer owner of the partition, a second trainer); nothing more is written."""
 
     exit_code = 4
     default_hint = "stop one of the two; the newer one goes on where this one ended"
