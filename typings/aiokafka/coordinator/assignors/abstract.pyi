@@ -1,0 +1,5 @@
+from abc import ABC
+
+class AbstractPartitionAssignor(ABC):
+    @property
+    def name(self) -> str: ...

@@ -1,0 +1,4 @@
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+
+class RangePartitionAssignor(AbstractPartitionAssignor):
+    version: int

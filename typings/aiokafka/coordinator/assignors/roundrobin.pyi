@@ -1,0 +1,4 @@
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+
+class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
+    version: int
