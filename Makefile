@@ -1,15 +1,17 @@
 PYTHON ?= python3
 TORCH  ?= pinned# pinned: the registry's build | cpu, cu130, auto: uv's PyTorch back ends | none: you bring it
+ARGS   ?=# more arguments for pytest or the bench
 
 V    := .venv
 BIN  := $(V)/bin
 UV   := $(BIN)/uv
 PIN  := $(UV) pip install -q --python $(BIN)/python --require-hashes
 LOCK := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade
+TEST := $(BIN)/python -m pytest
 
-.PHONY: install lock
+.PHONY: install lock demo test slow chaos containers lint format bench wheel
 
-install: $(V)/.ok
+install: $(V)/.ok  ## a virtual environment in .venv with everything that is pinned
 
 $(V)/.ok: pyproject.toml $(wildcard requirements/*.txt)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -25,7 +27,32 @@ endif
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
-lock:  ## write requirements/*.txt anew from pyproject.toml, at the newest versions that fit
+lock: install  ## requirements/*.txt anew from pyproject.toml, at the newest versions that fit
 	echo uv | $(LOCK) -o requirements/uv.txt -
 	$(LOCK) -o requirements/dev.txt --group dev $(foreach e,broker s3 import parquet plot testing,--extra $(e)) pyproject.toml
 	echo torch | $(LOCK) -o requirements/torch.txt -c requirements/dev.txt -
+
+demo: install  ## the whole path once, on recorded rollouts and an embedded broker
+	$(BIN)/rolloutlog demo --recorded
+
+test: install  ## what runs anywhere in under ten minutes
+	$(TEST) -m "not chaos and not slow and not containers" $(ARGS)
+
+slow chaos containers: install
+	$(TEST) -m $@ $(ARGS)
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	$(BIN)/python -m bench $(ARGS)
+
+wheel: install  ## build it, and try it in an empty folder and environment
+	.ci/wheel

@@ -1,0 +1,27 @@
+"""What holds for every test: a marker that says what it needs, and hypothesis without surprises.
+
+Guarantees: a test without a marker of its own is `pure`; hypothesis draws the same examples on every run of CI.
+Leaves out: fixtures, which stand beside the tests that use them (the broker's comes with the package, as a pytest
+plugin).
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+NEEDS = ("pure", "broker", "chaos", "containers")
+
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as pure what names nothing that it needs, before pytest selects by marker."""
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in NEEDS):
+            item.add_marker("pure")
