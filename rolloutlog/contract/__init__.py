@@ -1,5 +1,5 @@
-"""What every part agrees on: events, headers, records, the codec, ids, the table of topics, errors and settings.
+"""The contract: events, headers, records, ids, topics and errors.
 
-Guarantees: values in, values out; foreign bytes are validated here once and are plain slotted values afterwards.
-Leaves out: Kafka, torch, clocks and files. Every other room may import this one, and it imports none of them.
+Guarantees: pure values and functions that every other room shares; nothing here knows Kafka, torch, clocks or files.
+Leaves out: behaviour, which belongs to the rooms above.
 """

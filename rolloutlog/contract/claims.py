@@ -1,0 +1,35 @@
+"""Claim checks: a body too large for the topic lies in a blob store, and its event carries the claim (design 3).
+
+Guarantees: a claim names URL, size and SHA-256, so a body that is gone or changed is noticed. Leaves out: reading and
+writing blobs (`rolloutlog.kafka.blobs`).
+"""
+
+from __future__ import annotations
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+CLAIM = "application/vnd.rolloutlog.claim+json"
+
+
+class Claim(BaseModel):
+    """Where the body of an event lies; `content_type` is the body's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str
+    size: int = Field(ge=0)
+    digest: str = Field(pattern="^[0-9a-f]{64}$")
+    content_type: str
+
+    def encode(self) -> bytes:
+        """The event's value."""
+        return orjson.dumps(self.model_dump())
+
+    @classmethod
+    def decode(cls, value: bytes) -> Claim:
+        """Read an event's value; raises ValueError."""
+        try:
+            return cls.model_validate(orjson.loads(value))
+        except ValidationError as error:
+            raise ValueError(str(error)) from error

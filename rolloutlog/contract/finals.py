@@ -1,0 +1,114 @@
+"""What the trainer says on `group-events`: expired members, and what finally became of each group (design 8).
+
+Guarantees: a final event names every member that it speaks of by attempt, handle and verdict, the digest of the masks and
+`as_of`, the rollouts offset of its partition at the draw, so that a replay can be compared with it. Leaves out: deciding.
+"""
+
+from __future__ import annotations
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rolloutlog.contract.events import Event, Outgoing, outgoing
+from rolloutlog.contract.ids import digest_of, final_id, id_of
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import DropReason, EventType, Verdict
+
+
+class MemberOutcome(BaseModel):
+    """One member in a final event: `handle` of the record that stood, `trained` where its tokens are in the loss."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    member: int
+    attempt: int
+    status: str
+    handle: str | None = None
+    verdict: Verdict | None = None
+    seq_staleness: int | None = None
+    response_tokens: int = 0
+    trainable_tokens: int = 0
+
+
+class GroupFinal(BaseModel):
+    """`group.trained` (reason None) or `group.dropped`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group: str
+    group_size: int
+    timeline: int
+    step: int
+    pass_number: int = 1
+    reason: DropReason | None = None
+    as_of: int
+    masks: str | None = None
+    members: list[MemberOutcome] = Field(default_factory=list[MemberOutcome])
+
+    @property
+    def event_id(self) -> str:
+        """Event id: one final per timeline, step, group and pass."""
+        return final_id(self.timeline, self.step, self.group, self.pass_number)
+
+
+class MemberExpired(BaseModel):
+    """`member.expired`: not final; the shard asks for that member again. `tries` counts this one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group: str
+    group_size: int
+    member: int
+    attempt: int
+    timeline: int
+    step: int
+    verdict: Verdict
+    seq_staleness: int | None = None
+    tries: int = 1
+    handle: str | None = None
+
+    @property
+    def event_id(self) -> str:
+        """Event id: an attempt expires once, whoever says so."""
+        return id_of("expired", self.group, self.member, self.attempt)
+
+
+GroupEvent = GroupFinal | MemberExpired
+
+
+def final_event(final: GroupFinal, *, source: str, now: int, partition: int | None = None) -> Outgoing:
+    """`group.trained` or `group.dropped`."""
+    kind = EventType.GROUP_TRAINED if final.reason is None else EventType.GROUP_DROPPED
+    body = orjson.dumps(final.model_dump(mode="json", exclude_none=True))
+    known = {
+        "group": final.group, "group_size": final.group_size, "timeline": final.timeline, "step": final.step,
+        "pass_number": final.pass_number, "reason": final.reason, "digest": digest_of(body),
+    }  # fmt: skip
+    return outgoing(
+        kind, Topic.GROUP_EVENTS, key=final.group, event_id=final.event_id, source=source, value=body, now=now,
+        subject=final.group, partition=partition, headers=known,
+    )  # fmt: skip
+
+
+def expired_event(expired: MemberExpired, *, source: str, now: int, partition: int | None = None) -> Outgoing:
+    """`member.expired`."""
+    body = orjson.dumps(expired.model_dump(mode="json", exclude_none=True))
+    known = {
+        "group": expired.group, "group_size": expired.group_size, "member": expired.member, "attempt": expired.attempt,
+        "timeline": expired.timeline, "step": expired.step, "digest": digest_of(body),
+    }  # fmt: skip
+    return outgoing(
+        EventType.MEMBER_EXPIRED, Topic.GROUP_EVENTS, key=expired.group, event_id=expired.event_id, source=source,
+        value=body, now=now, subject=expired.group, partition=partition, headers=known,
+    )  # fmt: skip
+
+
+def read_group_event(event: Event) -> GroupEvent:
+    """The value of an event on `group-events`; raises ValueError."""
+    if event.value is None:
+        raise ValueError("the value is null")
+    model = MemberExpired if event.headers.type == EventType.MEMBER_EXPIRED else GroupFinal
+    try:
+        return model.model_validate(orjson.loads(event.value))
+    except ValidationError as error:
+        raise ValueError(f"not a group event: {error.errors()[0]}") from error

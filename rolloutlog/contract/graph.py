@@ -1,0 +1,52 @@
+"""The message graph, from its parent pointers alone: children, leaves, branches (design 4; reference prime_verifiers 1.3).
+
+Guarantees: branches are derived, never stored: one per leaf in leaf order, each the path from its root; a parent comes
+before its child. Leaves out: what the messages say (`rolloutlog.buffer.surgery`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NO_PARENT = -1
+
+
+def bad_parent(parents: Sequence[int]) -> int | None:
+    """Index of the first node whose parent points forward, to itself or out of range; None if all are sound."""
+    return next((i for i, parent in enumerate(parents) if not NO_PARENT <= parent < i), None)
+
+
+def children_of(parents: Sequence[int]) -> list[list[int]]:
+    """Children of each node, ascending."""
+    children: list[list[int]] = [[] for _ in parents]
+    for node, parent in enumerate(parents):
+        if parent != NO_PARENT:
+            children[parent].append(node)
+    return children
+
+
+def path_to(parents: Sequence[int], node: int) -> list[int]:
+    """Nodes from the root to `node`, both included."""
+    path: list[int] = []
+    while node != NO_PARENT:
+        path.append(node)
+        node = parents[node]
+    return path[::-1]
+
+
+def leaves(parents: Sequence[int]) -> list[int]:
+    """Nodes that are nobody's parent, ascending."""
+    inner = set(parents)
+    return [node for node in range(len(parents)) if node not in inner]
+
+
+def branches(parents: Sequence[int]) -> list[list[int]]:
+    """One root-to-leaf path per leaf, in leaf order."""
+    return [path_to(parents, leaf) for leaf in leaves(parents)]
+
+
+def root_of(parents: Sequence[int], node: int) -> int:
+    """Root of the tree that holds `node`."""
+    while parents[node] != NO_PARENT:
+        node = parents[node]
+    return node

@@ -1,0 +1,209 @@
+"""The one table of headers: CloudEvents 1.0 attributes in Kafka's binary mode, and our provenance as extensions (design 3).
+
+Guarantees: the class `Headers` is the table; each row knows its name, how to read and write it, and what it means, and is
+parsed when it is accessed, not before. A consumer routes, counts, selects and skips an event from here alone.
+Leaves out: whether a value agrees with its headers (`checks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, overload
+
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.vocabulary import Grain, RejectReason, RunKind, SeedKind, Status
+
+T = TypeVar("T")
+RawHeaders = Iterable[tuple[str, bytes]]
+
+SPEC_VERSION = "1.0"
+CONTENT_TYPE = "content-type"
+
+
+class HeaderError(ValueError):
+    """A header is missing, unknown or can't be read; `reason` is the dead letter's."""
+
+    def __init__(self, reason: RejectReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Field(Generic[T]):
+    """One row of the table: a header that is parsed on access and None when absent."""
+
+    __slots__ = ("dump", "kind", "meaning", "name", "parse", "required")
+
+    def __init__(
+        self, name: str, kind: str, parse: Callable[[str], T], meaning: str, *, required: bool = False,
+        dump: Callable[[T], str] = str,
+    ) -> None:  # fmt: skip
+        self.name, self.kind, self.parse, self.meaning = name, kind, parse, meaning
+        self.required, self.dump = required, dump
+
+    @overload
+    def __get__(self, instance: None, owner: type[Headers]) -> Field[T]: ...
+    @overload
+    def __get__(self, instance: Headers, owner: type[Headers]) -> T | None: ...
+    def __get__(self, instance: Headers | None, owner: type[Headers]) -> Field[T] | T | None:
+        if instance is None:
+            return self
+        raw = instance.raw.get(self.name)
+        if raw is None:
+            return None
+        try:
+            return self.parse(raw.decode())
+        except ValueError as error:
+            raise HeaderError(
+                RejectReason.HEADER_MALFORMED, f"header {self.name}={raw[:80]!r} isn't {self.kind}"
+            ) from error
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise ValueError("empty")
+    return text
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0 or value >= 2**63:
+        raise ValueError("out of range")
+    return value
+
+
+def _flag(text: str) -> bool:
+    return {"true": True, "false": False}[text] if text in ("true", "false") else _raise(text)
+
+
+def _raise(text: str) -> bool:
+    raise ValueError(f"neither true nor false: {text}")
+
+
+def _real(text: str) -> float:
+    value = float(text)
+    if value != value or value in (float("inf"), float("-inf")):
+        raise ValueError("not finite")
+    return value
+
+
+def _real_text(value: float) -> str:
+    return repr(float(value))
+
+
+def _flag_text(value: bool) -> str:
+    return "true" if value else "false"
+
+
+class Headers:
+    """The headers of one event, typed on access. `raw` is name to bytes; the last of a repeated name wins."""
+
+    __slots__ = ("raw",)
+
+    spec_version = Field("ce_specversion", "text", _text, "CloudEvents version: 1.0", required=True)
+    id = Field(
+        "ce_id", "text", _text, "event id: a function of what the event says, so a retry is harmless", required=True
+    )
+    type = Field("ce_type", "text", _text, "event type, such as rollout.completed", required=True)
+    source = Field("ce_source", "text", _text, "who wrote it, such as /workers/7", required=True)
+    subject = Field("ce_subject", "text", _text, "what it is about: the rollout, seed, group or policy")
+    time = Field("ce_time", "RFC 3339 time", _text, "when it was written")
+    content_type = Field(CONTENT_TYPE, "media type", _text, "how to read the value", required=True)
+    schema_version = Field("ce_schemaversion", "integer", _count, "version of this type's schema", required=True)
+    run = Field("ce_run", "text", _text, "the run that sampled it")
+    env = Field("ce_env", "text", _text, "environment; of a derived rollout the innermost one")
+    derivation = Field("ce_derivation", "text", _text, "name of the derivation, for derived rollouts")
+    kind = Field("ce_kind", "train or eval", RunKind, "train may seed and train; eval does neither")
+    group = Field("ce_group", "text", _text, "group id; equals the record's key", required=True)
+    group_size = Field("ce_groupsize", "integer", _count, "members dispatched", required=True)
+    group_train = Field("ce_grouptrain", "integer", _count, "members needed to train the group")
+    member = Field("ce_member", "integer", _count, "slot in the group, from 0", required=True)
+    attempt = Field("ce_attempt", "integer", _count, "numbered try at this rollout, from 1")
+    rollout = Field("ce_rollout", "text", _text, "rollout id: <group>.<member>")
+    status = Field("ce_status", "completed, aborted or failed", Status, "how this attempt ended")
+    stop_condition = Field("ce_stopcondition", "text", _text, "why generation stopped")
+    oldest_policy = Field("ce_oldestpolicy", "timeline:version", Policy.parse, "oldest policy of a sampled token")
+    newest_policy = Field("ce_newestpolicy", "timeline:version", Policy.parse, "newest policy of a sampled token")
+    grain = Field("ce_grain", "token, episode or none", Grain, "how finely policies were recorded; token when absent")
+    dispatch_step = Field("ce_dispatchstep", "integer", _count, "train step at which it was dispatched")
+    reward = Field("ce_reward", "number", _real, "reward; absent: pending", dump=_real_text)
+    tokens = Field("ce_tokens", "integer", _count, "tokens over all nodes")
+    turns = Field("ce_turns", "integer", _count, "sampled nodes")
+    branches = Field("ce_branches", "integer", _count, "root-to-leaf paths")
+    filtered = Field("ce_filtered", "true or false", _flag, "whether the source filtered it out", dump=_flag_text)
+    digest = Field("ce_digest", "SHA-256, hex", _text, "digest of the value (of the body, where a claim stands for it)")
+    origin_seed = Field(
+        "ce_originseed", "text", _text, "seed from which all members of the group descend; absent: imported"
+    )
+    origin_offset = Field("ce_originoffset", "integer", _count, "offset of that seed on its partition of seeds")
+    seed_kind = Field("ce_seedkind", "seed kind", SeedKind, "what asked for this rollout")
+    source_id = Field(
+        "ce_sourceid", "text", _text, "immediate source rollout of a derived one, or trace id of an import"
+    )
+    source_handle = Field("ce_sourcehandle", "partition/offset/size", Handle.parse, "where the immediate source lies")
+    depth = Field("ce_depth", "integer", _count, "derivations between this rollout and its original task")
+    seed = Field("ce_seed", "text", _text, "seed that a take, cancellation or expiry speaks of")
+    worker = Field("ce_worker", "text", _text, "worker that took a seed")
+    lease = Field("ce_lease", "milliseconds", _count, "how long a take holds without renewal")
+    renewal = Field("ce_renewal", "integer", _count, "0 for a take, then counting")
+    policy = Field(
+        "ce_policy", "timeline:version", Policy.parse, "the policy that an event on policy-versions speaks of"
+    )
+    step = Field("ce_step", "integer", _count, "train step that an event was judged or written for")
+    timeline = Field("ce_timeline", "integer", _count, "timeline that wrote a final event")
+    pass_number = Field("ce_pass", "integer", _count, "pass over the data, from 1")
+    reason = Field("ce_reason", "text", _text, "why a group was dropped or cancelled, or a record rejected")
+
+    def __init__(self, raw: RawHeaders) -> None:
+        self.raw: dict[str, bytes] = dict(raw)
+
+    def require(self, field: Field[T]) -> T:
+        """The value of a header that must be there; raises HeaderError(header-missing)."""
+        value = field.__get__(self, Headers)
+        if value is None:
+            raise HeaderError(RejectReason.HEADER_MISSING, f"header {field.name} is missing")
+        return value
+
+    @classmethod
+    def table(cls) -> Iterator[tuple[str, Field[Any]]]:
+        """The rows of the table: attribute name and field, in order."""
+        for name, value in vars(cls).items():
+            if isinstance(value, Field):
+                yield name, value
+
+    @classmethod
+    def encode(cls, values: Mapping[str, Any]) -> list[tuple[str, bytes]]:
+        """Headers for the given attribute names; None is left out. Raises KeyError for a name that isn't in the table."""
+        fields = FIELDS
+        return [
+            (fields[name].name, fields[name].dump(value).encode())
+            for name, value in values.items()
+            if value is not None
+        ]
+
+    def __repr__(self) -> str:
+        return f"Headers({self.raw!r})"
+
+
+FIELDS: Mapping[str, Field[Any]] = dict(Headers.table())
+KNOWN = frozenset(field.name for field in FIELDS.values())
+FOREIGN = frozenset(
+    f"ce_{name}"
+    for name in (
+        "datacontenttype",
+        "dataschema",
+        "partitionkey",
+        "traceparent",
+        "tracestate",
+        "sequence",
+        "sampledrate",
+    )
+)
+"""Attributes of CloudEvents and its documented extensions that a producer's SDK may add; we don't read them."""
+
+
+def check_names(headers: Headers) -> None:
+    """Refuse an unknown `ce_` header, so that a misspelt one isn't silently ignored; others (tracing) pass."""
+    for name in headers.raw:
+        if name not in KNOWN and name.startswith("ce_") and name not in FOREIGN:
+            raise HeaderError(RejectReason.HEADER_UNKNOWN, f"header {name} isn't in the table of headers")

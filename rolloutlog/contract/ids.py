@@ -1,0 +1,97 @@
+"""Identity: every id is a function of what it names, so a retry writes the same id (design 3).
+
+Guarantees: equal facts give equal ids, on every machine; a text boundary can't be shifted into another id, since parts are
+length-prefixed. Leaves out: who decides that two facts are the same (the folds).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from rolloutlog.contract.partitions import partition_of
+from rolloutlog.contract.vocabulary import SeedKind
+
+ID_BYTES = 16
+
+
+def digest_of(value: bytes | memoryview) -> str:
+    """SHA-256 of a value, as hex: the `digest` header."""
+    return hashlib.sha256(value).hexdigest()
+
+
+def id_of(*parts: str | int | float) -> str:
+    """A 32-digit id of an ordered list of facts."""
+    state = hashlib.blake2b(digest_size=ID_BYTES)
+    for part in parts:
+        text = str(part).encode()
+        state.update(len(text).to_bytes(4, "little"))
+        state.update(text)
+    return state.hexdigest()
+
+
+def rank_of(*parts: str | int) -> int:
+    """A 64-bit number of an ordered list of facts, for draws: `rank_of(...) % n`."""
+    return int(id_of("rank", *parts)[:16], 16)
+
+
+def rollout_id(group: str, member: int) -> str:
+    """Id of a member's rollout, stable over attempts."""
+    return f"{group}.{member}"
+
+
+def attempt_id(group: str, member: int, attempt: int) -> str:
+    """Event id of one attempt's record: `<rollout>.<attempt>`."""
+    return f"{group}.{member}.{attempt}"
+
+
+def fresh_seed_id(env: str, task_key: str, epoch: int, ordinal: int) -> str:
+    """Id of a fresh seed: the same task in the same epoch is the same seed."""
+    return id_of("fresh", env, task_key, epoch, ordinal)
+
+
+def derived_seed_id(
+    kind: SeedKind, source: str, attempt: int, anchor: int | None, settings_digest: str, draw: int
+) -> str:
+    """Id of a derived seed; `draw` is the number of earlier draws of that candidate."""
+    return id_of("derived", kind, source, attempt, -1 if anchor is None else anchor, settings_digest, draw)
+
+
+def member_seed_id(group: str, member: int, attempt: int) -> str:
+    """Id of a resume or reroll seed, which asks for that attempt."""
+    return id_of("member", group, member, attempt)
+
+
+def taken_id(seed: str, worker: str, renewal: int) -> str:
+    """Event id of a take, or of its renewal."""
+    return id_of("taken", seed, worker, renewal)
+
+
+def annotation_id(rollout: str, attempt: int, value: bytes) -> str:
+    """Event id of an annotation: the same words about the same attempt are said once."""
+    return id_of("annotated", rollout, attempt, digest_of(value))
+
+
+def cancelled_id(group: str, members: Iterable[int], reason: str) -> str:
+    """Event id of a cancellation of those members of a group."""
+    return id_of("cancelled", group, ",".join(map(str, sorted(members))), reason)
+
+
+def final_id(timeline: int, step: int, group: str, pass_number: int) -> str:
+    """Event id of a group's final event in a pass."""
+    return id_of("final", timeline, step, group, pass_number)
+
+
+def imported_group_id(run: str, group: str) -> str:
+    """Group id of recorded rollouts: the run's own group, made unique over runs."""
+    return id_of("imported", run, group)
+
+
+def derived_group_id(seed: str, partition: int, partitions: int) -> str:
+    """Group id of a derived seed, with the smallest nonce that puts it on its source's partition (design 2)."""
+    nonce = 0
+    while True:
+        candidate = id_of("group", seed, nonce)
+        if partition_of(candidate, partitions) == partition:
+            return candidate
+        nonce += 1

@@ -1,0 +1,133 @@
+"""Policies as (timeline, version) pairs, and the history that says which of them still count (design 4).
+
+Guarantees: numbers that are reused after a resume never collide; `History` is a fold of `policy-versions` in log order
+and nothing else. Leaves out: staleness thresholds (`rolloutlog.buffer.staleness`) and reading the topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Policy(NamedTuple):
+    """The weights after train step `version` on `timeline`; the first are (0, 0)."""
+
+    timeline: int
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.timeline}:{self.version}"
+
+    @classmethod
+    def parse(cls, text: str) -> Policy:
+        """Read `timeline:version`; raises ValueError."""
+        timeline, version = text.split(":")
+        policy = cls(int(timeline), int(version))
+        if policy.timeline < 0 or policy.version < 0:
+            raise ValueError(f"a policy has no negative numbers: {text}")
+        return policy
+
+
+class Fork(NamedTuple):
+    """A timeline's origin: its parent (None for a first start) and the step it goes on from."""
+
+    parent: int | None
+    step: int
+
+
+class Effective(NamedTuple):
+    """Version of a token on the current timeline; None where there is no common ancestor."""
+
+    version: int | None
+    abandoned: bool
+
+
+@dataclass(slots=True)
+class History:
+    """Fold of `policy-versions`: timelines, the policies known on each, and the current one."""
+
+    forks: dict[int, Fork] = field(default_factory=dict[int, Fork])
+    published: set[Policy] = field(default_factory=set[Policy])
+    imported: set[Policy] = field(default_factory=set[Policy])
+    current_timeline: int | None = None
+    current: Policy | None = None
+
+    def start(self, timeline: int, parent: int | None, step: int) -> None:
+        """Fold `timeline.started`."""
+        self.forks[timeline] = Fork(parent, step)
+        self.current_timeline = timeline
+        self.current = None
+
+    def publish(self, policy: Policy) -> None:
+        """Fold `policy.published`; the newest of the current timeline is current, never the largest number."""
+        self.published.add(policy)
+        if policy.timeline == self.current_timeline:
+            self.current = policy
+
+    def bring(self, policy: Policy) -> None:
+        """Fold `policy.imported`: known, never current."""
+        self.imported.add(policy)
+
+    @property
+    def started(self) -> bool:
+        """True once a trainer has started a timeline here."""
+        return self.current_timeline is not None
+
+    @property
+    def timeline(self) -> int:
+        """The timeline that counts: the newest started, or imported timeline 0 where no trainer ever started."""
+        return self.current_timeline if self.current_timeline is not None else 0
+
+    def knows(self, policy: Policy) -> bool:
+        """True if that policy was published or imported."""
+        return policy in self.published or policy in self.imported
+
+    def next_timeline(self) -> int:
+        """Number of the next timeline: newest + 1, 0 in an empty namespace."""
+        return max(self.forks, default=-1) + 1
+
+    def _ancestors(self, timeline: int) -> dict[int, int | None]:
+        """Each timeline on the way up, with the lowest fork step met before it (None for itself)."""
+        lowest: int | None = None
+        found: dict[int, int | None] = {}
+        at: int | None = timeline
+        while at is not None and at not in found:
+            found[at] = lowest
+            fork = self.forks.get(at)
+            if fork is None or fork.parent is None:
+                break
+            lowest = fork.step if lowest is None else min(lowest, fork.step)
+            at = fork.parent
+        return found
+
+    def shared_until(self, timeline: int) -> int | None:
+        """Last step that `timeline` shares with the current one; None without a common ancestor.
+
+        The current timeline itself shares everything, said as a step no run reaches.
+        """
+        if timeline == self.timeline:
+            return 2**62
+        mine, theirs = self._ancestors(self.timeline), self._ancestors(timeline)
+        common = next((t for t in mine if t in theirs), None)
+        if common is None:
+            return None
+        steps = [s for s in (mine[common], theirs[common]) if s is not None]
+        return min(steps) if steps else 2**62
+
+    def effective(self, policy: Policy) -> Effective:
+        """Effective version of a token sampled by `policy` (design 4)."""
+        shared = self.shared_until(policy.timeline)
+        if shared is None:
+            return Effective(None, abandoned=True)
+        if policy.version <= shared:
+            return Effective(policy.version, abandoned=False)
+        return Effective(shared, abandoned=True)
+
+    def is_live(self, timeline: int, step: int) -> bool:
+        """True if an event of (timeline, step) lies on the current ancestor path, at or below each fork (design 8)."""
+        on_path = self._ancestors(self.timeline)
+        if timeline not in on_path:
+            return False
+        lowest = on_path[timeline]
+        return lowest is None or step <= lowest

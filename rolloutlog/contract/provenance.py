@@ -1,0 +1,76 @@
+"""The provenance headers of a rollout that follow from its value, so that headers and value can't drift apart (design 3).
+
+Guarantees: producers write exactly what `derived` returns, and readers refuse a record whose headers say otherwise.
+Leaves out: headers that only the producer knows (`slot`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rolloutlog.contract.headers import FIELDS, Headers
+from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.vocabulary import EventType, Grain, Status
+
+TYPE_OF = {
+    Status.COMPLETED: EventType.ROLLOUT_COMPLETED,
+    Status.ABORTED: EventType.ROLLOUT_ABORTED,
+    Status.FAILED: EventType.ROLLOUT_FAILED,
+}
+STATUS_OF = {event_type: status for status, event_type in TYPE_OF.items()}
+
+
+def derived(slot: Slot, status: Status, trajectory: Trajectory, digest: str) -> dict[str, Any]:
+    """Header values, by attribute name of the table, that follow from slot, status and value.
+
+    Raises ValueError or TypeError where the record is malformed; `checks` looks at it first.
+    """
+    record = trajectory.record
+    span = trajectory.policy_span
+    return {
+        "rollout": slot.rollout,
+        "status": status,
+        "stop_condition": record.get("stop_condition"),
+        "oldest_policy": span and span[0],
+        "newest_policy": span and span[1],
+        "grain": record.get("grain", Grain.TOKEN if span else None),
+        "reward": trajectory.reward,
+        "tokens": len(trajectory.token_ids),
+        "turns": sum(trajectory.sampled_nodes),
+        "branches": len(trajectory.branches),
+        "digest": digest,
+    }
+
+
+def disagreement(headers: Headers, expected: dict[str, Any]) -> str | None:
+    """The first header that is there and says something else than the value; None if all agree."""
+    for name, value in expected.items():
+        field = FIELDS[name]
+        said = field.__get__(headers, Headers)
+        if said is not None and said != value:
+            return f"header {field.name} says {said}, the value says {value}"
+    return None
+
+
+def given(slot: Slot) -> dict[str, Any]:
+    """Header values, by attribute name of the table, that the producer gives."""
+    return {
+        "run": slot.run,
+        "env": slot.env,
+        "derivation": slot.derivation,
+        "kind": slot.kind,
+        "group": slot.group,
+        "group_size": slot.group_size,
+        "group_train": slot.group_train,
+        "member": slot.member,
+        "attempt": slot.attempt,
+        "origin_seed": slot.origin_seed,
+        "origin_offset": slot.origin_offset,
+        "seed_kind": slot.seed_kind,
+        "source_id": slot.source_id,
+        "source_handle": slot.source_handle,
+        "depth": slot.depth,
+        "dispatch_step": slot.dispatch_step,
+        "filtered": slot.filtered,
+    }

@@ -1,0 +1,158 @@
+"""Seeds: events that ask workers for one new group, or for members of one (design 2 and 6).
+
+Guarantees: a seed names its origin, lineage and draw, so that it can be drawn again from the log and compared. Leaves out:
+choosing and rendering (`rolloutlog.buffer`), and leases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rolloutlog.contract.events import Event, Outgoing, outgoing
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import AnchorKind, EventType, RunKind, SeedKind
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Anchor(_Fact):
+    """The node of the source rollout at which a seed resumes."""
+
+    kind: AnchorKind
+    node: int = Field(ge=0)
+
+
+class Source(_Fact):
+    """The immediate source of a derived seed. `trace` is its id in its own run, where imported."""
+
+    rollout: str
+    attempt: int
+    handle: str
+    digest: str | None = None
+    reward: float | None = None
+    trace: str | None = None
+    oldest_policy: str | None = None
+
+    @property
+    def where(self) -> Handle:
+        """Where the source lies."""
+        return Handle.parse(self.handle)
+
+
+class Draw(_Fact):
+    """Draw `number` of a partition, a function of the fold at the three input offsets and the settings (design 6)."""
+
+    number: int
+    rollouts: int
+    seeds: int
+    group_events: int
+    settings: str
+
+
+class Ask(_Fact):
+    """One member asked for, and the attempt it will be."""
+
+    member: int = Field(ge=0)
+    attempt: int = Field(ge=1)
+
+
+class Seed(_Fact):
+    """One seed. `asks` lists members for resume and reroll; others ask for all of `group_size` at attempt 1.
+
+    `messages` is the rendered prompt, system message included; `prefix` the handle of an aborted rollout to go on with.
+    `budget` bounds new tokens; `tokens` counts the seeded context.
+    """
+
+    id: str
+    kind: SeedKind
+    group: str
+    group_size: int = Field(ge=1)
+    group_train: int | None = Field(default=None, ge=1)
+    run_kind: RunKind = RunKind.TRAIN
+    env: str
+    derivation: str | None = None
+    task: dict[str, Any] | None = None
+    messages: list[dict[str, Any]] | None = None
+    source: Source | None = None
+    anchor: Anchor | None = None
+    depth: int = Field(default=0, ge=0)
+    tokens: int | None = None
+    budget: int | None = None
+    draw: Draw | None = None
+    asks: list[Ask] = Field(default_factory=list[Ask])
+    prefix: str | None = None
+    origin_seed: str | None = None
+    origin_offset: int | None = None
+    dispatch_step: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """The origin seed: named by resume and reroll, itself for every other kind."""
+        return self.origin_seed or self.id
+
+    @property
+    def wanted(self) -> list[Ask]:
+        """Members to make."""
+        return self.asks or [Ask(member=member, attempt=1) for member in range(self.group_size)]
+
+    def slot(self, ask: Ask, offset: int, *, run: str | None = None) -> Slot:
+        """The slot that a worker fills for `ask`; `offset` is this seed's own, on its partition of seeds."""
+        return Slot(
+            group=self.group, group_size=self.group_size, member=ask.member, attempt=ask.attempt,
+            group_train=self.group_train, kind=self.run_kind, run=run, env=self.env, derivation=self.derivation,
+            origin_seed=self.origin, origin_offset=offset if self.origin_offset is None else self.origin_offset,
+            seed_kind=self.kind, depth=self.depth, dispatch_step=self.dispatch_step,
+            source_id=self.source and self.source.rollout, source_handle=self.source and self.source.where,
+        )  # fmt: skip
+
+    def encode(self) -> bytes:
+        """The event's value, the same bytes for the same seed."""
+        return orjson.dumps(self.model_dump(mode="json", exclude_none=True), option=orjson.OPT_SORT_KEYS)
+
+    @classmethod
+    def decode(cls, value: bytes) -> Seed:
+        """Read an event's value; raises ValueError."""
+        try:
+            return cls.model_validate(orjson.loads(value))
+        except ValidationError as error:
+            raise ValueError(f"not a seed: {error.errors()[0]}") from error
+
+    @classmethod
+    def of(cls, event: Event) -> Seed:
+        """Read a `seed.emitted` event; raises ValueError."""
+        if event.value is None:
+            raise ValueError("the value is null")
+        return cls.decode(event.value)
+
+
+def seed_event(seed: Seed, *, source: str, now: int, partition: int | None = None) -> Outgoing:
+    """`seed.emitted`."""
+    body = seed.encode()
+    known = {
+        "group": seed.group, "group_size": seed.group_size, "group_train": seed.group_train, "env": seed.env,
+        "derivation": seed.derivation, "kind": seed.run_kind, "seed_kind": seed.kind, "origin_seed": seed.origin,
+        "origin_offset": seed.origin_offset, "depth": seed.depth, "digest": digest_of(body), "seed": seed.id,
+        "source_id": seed.source and seed.source.rollout, "source_handle": seed.source and seed.source.where,
+    }  # fmt: skip
+    return outgoing(
+        EventType.SEED_EMITTED, Topic.SEEDS, key=seed.group, event_id=seed.id, source=source, value=body, now=now,
+        subject=seed.id, partition=partition, headers=known,
+    )  # fmt: skip
+
+
+def seed_cancelled_event(*, seed: str, group: str, group_size: int, reason: str, source: str, now: int) -> Outgoing:
+    """`seed.cancelled`: workers drop the seed and what they run for it."""
+    body = orjson.dumps({"seed": seed, "reason": reason})
+    return outgoing(
+        EventType.SEED_CANCELLED, Topic.SEEDS, key=group, event_id=f"{seed}.cancelled", source=source, value=body, now=now,
+        subject=seed, headers={"group": group, "group_size": group_size, "seed": seed, "reason": reason,
+                               "digest": digest_of(body)},
+    )  # fmt: skip

@@ -1,0 +1,127 @@
+"""The topics of a run: key, partitions, clean-up, who writes and who reads (design 2).
+
+Guarantees: one table, from which topics are created, checked, documented and given ACLs. Leaves out: creating them
+(`rolloutlog.kafka.admin`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+RECORD_MARGIN = 4 * 1024
+"""A record's headers, key and framing must fit below the topic's limit; the client refuses above limit - margin,
+before a sequence number is taken (reference kafka 1, pitfall 2)."""
+
+KEEP_FOR_EVER = -1
+
+
+class Topic(StrEnum):
+    """Bare topic names; on the cluster each is `<namespace>.<topic>`."""
+
+    ROLLOUTS = "rollouts"
+    SEEDS = "seeds"
+    GROUP_EVENTS = "group-events"
+    ROLLOUT_INDEX = "rollout-index"
+    POLICY_VERSIONS = "policy-versions"
+    RUN = "run"
+    DEAD_LETTERS = "dead-letters"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """One row of the table; `partitions` None means the run's P."""
+
+    topic: Topic
+    key: str
+    partitions: int | None
+    cleanup: str
+    written_by: tuple[str, ...]
+    read_by: tuple[str, ...]
+    meaning: str
+
+    def configs(self, max_message_bytes: int = MAX_MESSAGE_BYTES, retention_ms: int = KEEP_FOR_EVER) -> dict[str, str]:
+        """Topic-level settings on the broker."""
+        settings = {
+            "cleanup.policy": self.cleanup,
+            "max.message.bytes": str(max_message_bytes),
+            "compression.type": "producer",
+            "message.timestamp.type": "CreateTime",
+        }
+        if "delete" in self.cleanup:
+            settings |= {"retention.ms": str(retention_ms), "retention.bytes": "-1"}
+        if "compact" in self.cleanup:
+            settings |= {"min.cleanable.dirty.ratio": "0.5", "delete.retention.ms": "86400000"}
+        return settings
+
+
+TOPICS: dict[Topic, TopicSpec] = {
+    spec.topic: spec
+    for spec in (
+        TopicSpec(
+            Topic.ROLLOUTS, "group id", None, "delete",
+            ("workers", "importers", "buffer"), ("buffer", "trainer", "replay", "audit"),
+            "every attempt of every rollout, takes, annotations and cancellations",
+        ),
+        TopicSpec(
+            Topic.SEEDS, "group id", None, "delete",
+            ("buffer", "feeder"), ("workers", "buffer", "feeder", "replay", "audit"),
+            "the one queue of work for rollout workers",
+        ),
+        TopicSpec(
+            Topic.GROUP_EVENTS, "group id", None, "delete",
+            ("trainer",), ("buffer", "feeder", "trainer", "audit"),
+            "expired members, and what finally became of each group",
+        ),
+        TopicSpec(
+            Topic.ROLLOUT_INDEX, "event id", None, "compact,delete",
+            ("buffer",), ("buffer", "replay", "audit"),
+            "one small row per event that a shard took or emitted; the shard's changelog",
+        ),
+        TopicSpec(
+            Topic.POLICY_VERSIONS, "run id", 1, "delete",
+            ("trainer", "importers"), ("workers", "feeder", "trainer", "audit"),
+            "timelines, policies and checkpoints, in order",
+        ),
+        TopicSpec(
+            Topic.RUN, "name of the fact", 1, "compact",
+            ("every service",), ("every service",),
+            "what the run is: P, batch size, settings under their digest, cursors",
+        ),
+        TopicSpec(
+            Topic.DEAD_LETTERS, "key of the bad record", 1, "delete",
+            ("every consumer",), ("people", "audit"),
+            "records that were rejected: reason, handle, headers and digest, not the value",
+        ),
+    )
+}  # fmt: skip
+
+INPUT_TOPICS = (Topic.ROLLOUTS, Topic.SEEDS, Topic.GROUP_EVENTS)
+"""What the buffer service reads: the same partition number of each belongs to one owner (design 6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names on the cluster: topics, groups and transactional ids share the namespace prefix, so prefixed ACLs fit."""
+
+    namespace: str
+
+    def topic(self, topic: Topic) -> str:
+        """Full name of a topic."""
+        return f"{self.namespace}.{topic}"
+
+    def bare(self, name: str) -> Topic:
+        """The topic behind a full name; raises ValueError."""
+        prefix = self.namespace + "."
+        if not name.startswith(prefix):
+            raise ValueError(f"{name} isn't a topic of namespace {self.namespace}")
+        return Topic(name[len(prefix) :])
+
+    def group(self, role: str) -> str:
+        """Consumer group of a role, such as `buffer` or `workers`."""
+        return f"{self.namespace}.{role}"
+
+    def transactional_id(self, *parts: str | int) -> str:
+        """Transactional id, such as `<ns>.buffer.3` or `<ns>.trainer`."""
+        return ".".join([self.namespace, *map(str, parts)])

@@ -1,0 +1,165 @@
+"""Values of rollout records: trajectory to bytes and back, as safetensors or as plain JSON (design 3).
+
+Guarantees: `decode(*encode(t)) == t` for every trajectory; log-probs keep full precision in safetensors; arrays of the
+binary form are read-only views of the value. Leaves out: soundness of what was read (`checks`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rolloutlog.contract import arrays
+from rolloutlog.contract.arrays import Array, BadBuffer
+from rolloutlog.contract.trajectory import NODE_COLUMNS, Column, Trajectory
+from rolloutlog.contract.vocabulary import RejectReason
+
+SAFETENSORS = "application/vnd.safetensors"
+JSON = "application/json"
+
+ALIGNMENTS = ("token", "sampled", "opaque")
+_SHAPES: dict[str, tuple[np.dtype[Any], int]] = {
+    "token_ids": (np.dtype("<i4"), 0),
+    "logprobs": (np.dtype("<f4"), 0),
+    "mask": (np.dtype("u1"), 0),
+    "segments": (np.dtype("<i4"), 3),
+    "nodes": (np.dtype("<i4"), NODE_COLUMNS),
+    "record": (np.dtype("u1"), 0),
+}
+"""Required columns: dtype, and width of the second axis (0: one axis)."""
+
+
+class BadValue(ValueError):
+    """The value can't be read as a rollout; `reason` is the dead letter's."""
+
+    def __init__(self, reason: RejectReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def encode(trajectory: Trajectory) -> bytes:
+    """A safetensors value."""
+    columns: dict[str, Array] = {
+        "token_ids": trajectory.token_ids,
+        "logprobs": trajectory.logprobs,
+        "segments": trajectory.segments,
+        "nodes": trajectory.nodes,
+        "mask": trajectory.mask,
+    }
+    metadata: dict[str, str] | None = None
+    if trajectory.columns:
+        columns |= {name: column.array for name, column in trajectory.columns.items()}
+        metadata = {name: column.alignment for name, column in trajectory.columns.items()}
+    columns["record"] = np.frombuffer(trajectory.record_text, np.uint8)
+    return arrays.encode(columns, metadata)
+
+
+def decode(value: bytes, content_type: str = SAFETENSORS) -> Trajectory:
+    """A trajectory, its arrays views of `value`. Raises BadValue."""
+    if content_type == SAFETENSORS:
+        return _from_buffer(value)
+    if content_type.partition(";")[0].strip() == JSON:
+        return _from_json(value)
+    raise BadValue(RejectReason.CONTENT_TYPE, f"content-type {content_type!r} is neither {SAFETENSORS} nor {JSON}")
+
+
+def _from_buffer(value: bytes) -> Trajectory:
+    try:
+        columns, metadata = arrays.decode(value)
+    except BadBuffer as error:
+        raise BadValue(RejectReason.TRUNCATED, f"not a safetensors buffer: {error}") from error
+    for name, (dtype, width) in _SHAPES.items():
+        column = columns.get(name)
+        if column is None:
+            raise BadValue(RejectReason.SHAPE, f"column {name} is missing")
+        if column.dtype != dtype or column.shape[1:] != ((width,) if width else ()):
+            raise BadValue(RejectReason.SHAPE, f"column {name} is {column.dtype.str}{list(column.shape)}")
+    extra = {n: Column(c, metadata.get(n, "opaque")) for n, c in columns.items() if n not in _SHAPES}
+    return Trajectory(
+        record_text=columns["record"].tobytes(),
+        token_ids=columns["token_ids"],
+        logprobs=columns["logprobs"],
+        mask=columns["mask"],
+        segments=columns["segments"],
+        nodes=columns["nodes"],
+        columns=extra,
+    )
+
+
+class _JsonColumn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    dtype: str
+    shape: list[int]
+    data: list[Any]
+    alignment: str = "opaque"
+
+
+class _JsonValue(BaseModel):
+    """The form that is written by hand: arrays as lists, names as in the binary form."""
+
+    model_config = ConfigDict(extra="forbid")
+    record: dict[str, Any]
+    token_ids: list[int]
+    logprobs: list[float]
+    mask: list[int]
+    segments: list[tuple[int, int, int]]
+    nodes: list[tuple[int, int, int, int, int]]
+    columns: dict[str, _JsonColumn] = Field(default_factory=dict)
+
+
+def encode_json(trajectory: Trajectory) -> bytes:
+    """The same value as plain JSON. Raises ValueError where a float has no JSON form."""
+    if not np.isfinite(trajectory.logprobs).all():
+        raise ValueError("JSON has no form for a log-prob that isn't finite")
+    body: dict[str, Any] = {
+        "record": orjson.Fragment(trajectory.record_text),
+        "token_ids": trajectory.token_ids,
+        "logprobs": trajectory.logprobs.astype(np.float64),
+        "mask": trajectory.mask,
+        "segments": trajectory.segments,
+        "nodes": trajectory.nodes,
+    }
+    if trajectory.columns:
+        body["columns"] = {
+            name: {
+                "dtype": c.array.dtype.str,
+                "shape": c.array.shape,
+                "data": c.array.ravel(),
+                "alignment": c.alignment,
+            }
+            for name, c in trajectory.columns.items()
+        }
+    contiguous = {k: np.ascontiguousarray(v) if isinstance(v, np.ndarray) else v for k, v in body.items()}
+    return orjson.dumps(contiguous, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _from_json(value: bytes) -> Trajectory:
+    try:
+        body = _JsonValue.model_validate(orjson.loads(value))
+    except orjson.JSONDecodeError as error:
+        raise BadValue(RejectReason.NOT_JSON, f"not JSON: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadValue(RejectReason.SHAPE, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    try:
+        return Trajectory(
+            record_text=orjson.dumps(body.record),
+            token_ids=np.array(body.token_ids, np.int32),
+            logprobs=np.array(body.logprobs, np.float32),
+            mask=np.array(body.mask, np.uint8),
+            segments=np.array(body.segments, np.int32).reshape(-1, 3),
+            nodes=np.array(body.nodes, np.int32).reshape(-1, NODE_COLUMNS),
+            columns={name: _column(column) for name, column in body.columns.items()},
+        )
+    except (ValueError, OverflowError, TypeError) as error:
+        raise BadValue(RejectReason.SHAPE, f"a number doesn't fit its column: {error}") from error
+
+
+def _column(column: _JsonColumn) -> Column:
+    array = np.array(column.data, np.dtype(column.dtype)).reshape(column.shape)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"dtype {column.dtype}")
+    return Column(cast("Array", array), column.alignment)
