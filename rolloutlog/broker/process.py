@@ -1,0 +1,108 @@
+"""Processes that outlive the program that started them, told apart from strangers that got their number.
+
+Guarantees: a pid alone proves nothing here; start time or command line must agree, and a zombie is dead. Leaves out:
+starting (`lifetime`).
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rolloutlog.broker.state import ProcessState
+from rolloutlog.contract.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import psutil
+
+POLL_SECONDS = 0.02
+KILL_PATIENCE = 10.0
+START_TIME_TOLERANCE = 1.0
+
+
+def identify(pid: int) -> ProcessState | None:
+    """The process that has this pid now; None when it is gone."""
+    found = _lookup(pid)
+    return found and ProcessState(pid=pid, started=found.create_time())
+
+
+def is_alive(process: ProcessState | None, marker: str | None = None) -> bool:
+    """Whether that very process still runs.
+
+    `marker` is a word of its command line. It settles what the start time can't: that time is reckoned from the wall
+    clock, which jumps when a laptop wakes up.
+    """
+    if process is None or (found := _lookup(process.pid)) is None:
+        return False
+    psutil = _psutil()
+    try:
+        if found.status() == psutil.STATUS_ZOMBIE:
+            return False
+        if abs(found.create_time() - process.started) < START_TIME_TOLERANCE:
+            return True
+        return marker is not None and marker in found.cmdline()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+
+
+def memory(process: ProcessState) -> int:
+    """Resident memory in bytes; 0 when it is gone."""
+    found = _lookup(process.pid)
+    try:
+        return found.memory_info().rss if found else 0
+    except _psutil().Error:
+        return 0
+
+
+def stop(process: ProcessState, marker: str, patience: float) -> None:
+    """SIGTERM, then SIGKILL when it is still there after `patience` seconds; at 0 SIGKILL alone.
+
+    A node that has lost its quorum never ends by SIGTERM.
+    """
+    if patience > 0 and is_alive(process, marker):
+        _send(process, signal.SIGTERM)
+        wait_gone(process, marker, patience)
+    if is_alive(process, marker):
+        _send(process, signal.SIGKILL)
+        wait_gone(process, marker, KILL_PATIENCE)
+
+
+def wait_gone(process: ProcessState, marker: str, patience: float) -> bool:
+    """Wait at most `patience` seconds for its end; whether it came."""
+    deadline = time.monotonic() + patience
+    while is_alive(process, marker):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def node_marker(folder: Path) -> str:
+    """The word of a node's command line that no other process has: the folder that it works on."""
+    return f"-Drolloutlog.node={folder}"
+
+
+def _send(process: ProcessState, number: signal.Signals) -> None:
+    found = _lookup(process.pid)
+    if found is not None:
+        try:
+            found.send_signal(number)
+        except _psutil().NoSuchProcess:
+            return
+
+
+def _lookup(pid: int) -> psutil.Process | None:
+    try:
+        return _psutil().Process(pid)
+    except _psutil().NoSuchProcess:
+        return None
+
+
+def _psutil():  # noqa: ANN202 - a module
+    try:
+        import psutil
+    except ImportError as error:
+        raise MissingExtra("broker", "psutil") from error
+    return psutil
