@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.topics import KEEP_FOR_EVER, MAX_MESSAGE_BYTES, RECORD_MARGIN
-from rolloutlog.contract.vocabulary import AnchorKind, RunKind
+from rolloutlog.contract.vocabulary import AnchorKind
 
 NAMESPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 
@@ -226,22 +226,16 @@ class TrainerSettings(Section):
         return max(0, self.open_groups - self.batch_groups) // 4
 
 
-class ClientSettings(Section):
-    """How to reach Kafka."""
-
-    bootstrap_servers: str | None = None
-    command_config: str | None = None
-    """A Java client.properties with security settings."""
-
-
 class Settings(Section):
     """Everything a deployment is told."""
 
     namespace: str = Field(default="rolloutlog", pattern=NAMESPACE)
     run: str | None = None
     """Run id; None: the namespace."""
-    kind: RunKind = RunKind.TRAIN
-    client: ClientSettings = Field(default_factory=ClientSettings)
+    bootstrap_servers: str | None = None
+    """Address of the Kafka cluster; None: the embedded broker of the data folder."""
+    command_config: str | None = None
+    """A Java client.properties with security settings."""
     topics: TopicSettings = Field(default_factory=TopicSettings)
     buffer: BufferSettings = Field(default_factory=BufferSettings)
     trainer: TrainerSettings = Field(default_factory=TrainerSettings)
