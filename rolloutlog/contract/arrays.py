@@ -1,8 +1,9 @@
 """Named arrays in one buffer: the safetensors layout, encoded in one join and decoded without a copy (design 3).
 
-Guarantees: what `encode` writes, the safetensors library reads, and the other way round; decoded arrays are read-only views
-of the buffer; a buffer whose header and length disagree is refused, never read past. Columns are laid out by falling item
-size, so each is aligned. Leaves out: what the columns mean (`value`), and dtypes numpy doesn't have (BF16, F8).
+Guarantees: what `encode` writes, the safetensors library reads, and the other way round; decoded arrays are read-only
+views of the buffer; a buffer whose header and length disagree is refused, never read past. Columns are laid out by
+falling item size, so each is aligned. Leaves out: what the columns mean (`value`), and dtypes numpy doesn't have
+(BF16, F8).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def _column(buffer: bytes, start: int, size: int, entry: dict[str, Any]) -> Arra
         count *= extent
     if begin < 0 or end - begin != count * dtype.itemsize or start + end > size:
         raise BadBuffer("offsets disagree with shape or length")
-    array = np.frombuffer(buffer, dtype, count, start + begin) if count else np.empty(0, dtype)
+    array: Array = np.frombuffer(buffer, dtype, count, start + begin) if count else np.empty(0, dtype)
     return array if len(shape) == 1 else array.reshape(shape)
 
 

@@ -1,9 +1,9 @@
 """The one validator of what comes from foreign bytes, used by producers, buffer, trainer and audit alike (design 4).
 
-Guarantees: `read_rollout` either returns a sound rollout or raises `Rejected` with one reason; it never crashes on any
-bytes, and two readers never disagree, since it is pure. The cost is a plain loop over nodes and whole columns. Leaves out:
-what needs more than the record itself: origin seeds and repeated attempts (`rolloutlog.buffer.membership`), and policies
-that were never published, which is the trainer's test alone.
+Guarantees: `read_rollout` either returns a sound rollout or raises `Rejected` with one reason; it never crashes on
+any bytes, and two readers never disagree, since it is pure. The cost is a plain loop over nodes and whole columns.
+Leaves out: what needs more than the record itself: origin seeds and repeated attempts
+(`rolloutlog.buffer.membership`), and policies that were never published, which is the trainer's test alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.segments import check_segments
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.trajectory import AGENT, PARENT, SAMPLED, SEGMENTS, TOKENS, Trajectory
+from rolloutlog.contract.trajectory import AGENT, SAMPLED, SEGMENTS, TOKENS, Trajectory
 from rolloutlog.contract.vocabulary import RESOLVES_SLOT, EventType, RejectReason
 
 TOPIC_OF: dict[Topic, frozenset[EventType]] = {
@@ -192,7 +192,8 @@ def _check_lengths(trajectory: Trajectory) -> None:
     if bool((trues != sampled).any()) or int(sampled.sum()) != len(trajectory.logprobs):
         raise Rejected(
             RejectReason.LENGTHS,
-            f"{int(totals[-1])} trues of mask, {int(sampled.sum())} sampled tokens, {len(trajectory.logprobs)} log-probs",
+            f"{int(totals[-1])} trues of mask, {int(sampled.sum())} sampled tokens, "
+            f"{len(trajectory.logprobs)} log-probs",
         )
     if int(nodes[:, SEGMENTS].sum()) != len(trajectory.segments):
         raise Rejected(RejectReason.SEGMENTS, f"{len(trajectory.segments)} segments, nodes count otherwise")
@@ -209,12 +210,13 @@ def _check_record(trajectory: Trajectory) -> None:
         record: Any = trajectory.record
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.NOT_JSON, f"the record isn't JSON: {error}") from error
-    nodes = record.get("nodes") if isinstance(record, dict) else None
+    facts = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
+    nodes: Any = facts.get("nodes")
     if not isinstance(nodes, list) or len(cast("list[Any]", nodes)) != len(trajectory.nodes):
         raise Rejected(RejectReason.SHAPE, f"the record needs `nodes`, a list of {len(trajectory.nodes)} objects")
-    if (said := _bad_fact(cast("dict[str, Any]", record))) is not None:
+    if (said := _bad_fact(facts)) is not None:
         raise Rejected(RejectReason.SHAPE, said)
-    agents = len(record.get("agents") or [None])
+    agents = len(facts.get("agents") or [None])
     if bool((trajectory.nodes[:, AGENT] >= agents).any()):
         raise Rejected(RejectReason.SHAPE, f"a node names an agent beyond the table of {agents}")
     for i, (node, sampled) in enumerate(

@@ -98,7 +98,7 @@ def rollout_event(rollout: Rollout, *, source: str, now: int) -> Outgoing:
 
 
 def annotation_event(slot: Slot, facts: Mapping[str, Any], *, source: str, now: int) -> Outgoing:
-    """`rollout.annotated`: late facts about an attempt; newest wins per key. `reward` is the one that resolves a member."""
+    """`rollout.annotated`: late facts about an attempt; newest wins per key. `reward` resolves a member."""
     body = orjson.dumps(dict(facts), option=orjson.OPT_SORT_KEYS)
     known = {"group": slot.group, "group_size": slot.group_size, "member": slot.member, "attempt": slot.attempt}
     return outgoing(

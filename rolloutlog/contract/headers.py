@@ -1,7 +1,7 @@
-"""The one table of headers: CloudEvents 1.0 attributes in Kafka's binary mode, and our provenance as extensions (design 3).
+"""The one table of headers: CloudEvents 1.0 in Kafka's binary mode, our provenance as extensions (design 3).
 
-Guarantees: the class `Headers` is the table; each row knows its name, how to read and write it, and what it means, and is
-parsed when it is accessed, not before. A consumer routes, counts, selects and skips an event from here alone.
+Guarantees: the class `Headers` is the table; each row knows its name, how to read and write it, and what it means,
+and is parsed when it is accessed, not before. A consumer routes, counts, selects and skips an event from here alone.
 Leaves out: whether a value agrees with its headers (`checks`).
 """
 
@@ -173,7 +173,7 @@ class Headers:
 
     @classmethod
     def encode(cls, values: Mapping[str, Any]) -> list[tuple[str, bytes]]:
-        """Headers for the given attribute names; None is left out. Raises KeyError for a name that isn't in the table."""
+        """Headers for attribute names; None is left out. Raises KeyError for a name that isn't in the table."""
         fields = FIELDS
         return [
             (fields[name].name, fields[name].dump(value).encode())

@@ -1,7 +1,7 @@
 """Identity: every id is a function of what it names, so a retry writes the same id (design 3).
 
-Guarantees: equal facts give equal ids, on every machine; a text boundary can't be shifted into another id, since parts are
-length-prefixed. Leaves out: who decides that two facts are the same (the folds).
+Guarantees: equal facts give equal ids, on every machine; a text boundary can't be shifted into another id, since
+parts are length-prefixed. Leaves out: who decides that two facts are the same (the folds).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One node of a rollout's message graph, as a producer writes it (design 4; shape of the verifiers v1 trace).
 
-Guarantees: nothing beyond its fields; lengths are checked when a trajectory is built. Leaves out: the columnar form that
-travels (`trajectory`).
+Guarantees: nothing beyond its fields; lengths are checked when a trajectory is built. Leaves out: the columnar form
+that travels (`trajectory`).
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ class History:
         """Each timeline on the way up, with the lowest fork step met before it (None for itself)."""
         lowest: int | None = None
         found: dict[int, int | None] = {}
-        at: int | None = timeline
-        while at is not None and at not in found:
+        at = timeline
+        while at not in found:
             found[at] = lowest
             fork = self.forks.get(at)
             if fork is None or fork.parent is None:

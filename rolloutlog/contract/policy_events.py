@@ -19,8 +19,8 @@ from rolloutlog.contract.vocabulary import EventType
 def _event(kind: EventType, run: str, body: dict[str, Any], headers: dict[str, Any], source: str, now: int) -> Outgoing:
     text = orjson.dumps({k: v for k, v in body.items() if v is not None}, option=orjson.OPT_SORT_KEYS)
     return outgoing(
-        kind, Topic.POLICY_VERSIONS, key=run, event_id=id_of(kind, run, text.decode()), source=source, value=text, now=now,
-        headers={"run": run, **headers},
+        kind, Topic.POLICY_VERSIONS, key=run, event_id=id_of(kind, run, text.decode()), source=source, value=text,
+        now=now, headers={"run": run, **headers},
     )  # fmt: skip
 
 

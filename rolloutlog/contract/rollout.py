@@ -1,7 +1,7 @@
 """A rollout: a slot and what its attempt sampled.
 
-Guarantees: `Rollout.flat` makes the two-node graph of a single-turn producer from the flat lists that TRL, verl and slime
-hold. Leaves out: bytes and headers (`events`).
+Guarantees: `Rollout.flat` makes the two-node graph of a single-turn producer from the flat lists that TRL, verl and
+slime hold. Leaves out: bytes and headers (`events`).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Rollout:
 
     @classmethod
     def flat(
-        cls, *, prompt_ids: Tokens, response_ids: Tokens, logprobs: Logprobs, versions: Versions, group: str, member: int,
-        group_size: int, mask: Mask | None = None, reward: float | None = None, attempt: int = 1,
+        cls, *, prompt_ids: Tokens, response_ids: Tokens, logprobs: Logprobs, versions: Versions, group: str,
+        member: int, group_size: int, mask: Mask | None = None, reward: float | None = None, attempt: int = 1,
         record: Mapping[str, Any] | None = None, slot: Mapping[str, Any] | None = None,
     ) -> Rollout:  # fmt: skip
         """A completed rollout from flat lists.
 
         `mask` is parallel to `response_ids`: 1 for sampled tokens, 0 for tool tokens inside (all ones when None).
-        `logprobs` and `versions` are parallel to `response_ids` or hold one entry per sampled token; `versions` is also one
-        number or policy for all. A bare version is of timeline 0. `slot` and `record` add what else is known.
-        Raises InvalidRecord(lengths) where lengths disagree.
+        `logprobs` and `versions` are parallel to `response_ids` or hold one entry per sampled token; `versions` is
+        also one number or policy for all. A bare version is of timeline 0. `slot` and `record` add what else is
+        known. Raises InvalidRecord(lengths) where lengths disagree.
         """
         size = len(response_ids)
         kept = np.ones(size, np.uint8) if mask is None else np.asarray(mask, np.uint8)
@@ -56,7 +56,7 @@ class Rollout:
             token_ids=response_ids,
             mask=kept,
             logprobs=_compact("logprobs", np.asarray(logprobs, np.float32), sampled),
-            segments=from_versions(cast("Any", _compact("versions", policies, sampled))),
+            segments=from_versions(_compact("versions", policies, sampled)),
         )
         prompt = Node(token_ids=prompt_ids, mask=np.zeros(len(prompt_ids), np.uint8))
         trajectory = Trajectory.build([prompt, response], {"reward": reward, **(record or {})})
@@ -80,5 +80,5 @@ def _compact(name: str, values: Any, sampled: Any) -> Any:
         return values
     raise InvalidRecord(
         RejectReason.LENGTHS,
-        f"{name} has {len(values)} entries; the response has {len(sampled)} tokens, {int(sampled.sum())} of them sampled",
+        f"{name} has {len(values)} entries; the response has {len(sampled)} tokens, {int(sampled.sum())} sampled",
     )

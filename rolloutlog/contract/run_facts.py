@@ -1,7 +1,7 @@
 """What is said on `run`: the declaration of the run, its settings under their digest, and cursors (design 2).
 
-Guarantees: one key per fact, newest wins, so the compacted topic is what the run is. Leaves out: reading it back in order
-(`rolloutlog.kafka.run_record`).
+Guarantees: one key per fact, newest wins, so the compacted topic is what the run is. Leaves out: reading it back in
+order (`rolloutlog.kafka.run_record`).
 """
 
 from __future__ import annotations

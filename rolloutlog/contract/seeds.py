@@ -1,7 +1,7 @@
 """Seeds: events that ask workers for one new group, or for members of one (design 2 and 6).
 
-Guarantees: a seed names its origin, lineage and draw, so that it can be drawn again from the log and compared. Leaves out:
-choosing and rendering (`rolloutlog.buffer`), and leases.
+Guarantees: a seed names its origin, lineage and draw, so that it can be drawn again from the log and compared. Leaves
+out: choosing and rendering (`rolloutlog.buffer`), and leases.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def seed_cancelled_event(*, seed: str, group: str, group_size: int, reason: str,
     """`seed.cancelled`: workers drop the seed and what they run for it."""
     body = orjson.dumps({"seed": seed, "reason": reason})
     return outgoing(
-        EventType.SEED_CANCELLED, Topic.SEEDS, key=group, event_id=f"{seed}.cancelled", source=source, value=body, now=now,
-        subject=seed, headers={"group": group, "group_size": group_size, "seed": seed, "reason": reason,
+        EventType.SEED_CANCELLED, Topic.SEEDS, key=group, event_id=f"{seed}.cancelled", source=source, value=body,
+        now=now, subject=seed, headers={"group": group, "group_size": group_size, "seed": seed, "reason": reason,
                                "digest": digest_of(body)},
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Segments: which policy sampled which token, as runs `[timeline, version, offset]` per node (design 1 and 4).
 
-Guarantees: offsets count sampled tokens of their node, start at 0, rise strictly, and neighbours differ, so that segments
-tile the node exactly; anything else is named. All work is on whole arrays. Leaves out: staleness.
+Guarantees: offsets count sampled tokens of their node, start at 0, rise strictly, and neighbours differ, so that
+segments tile the node exactly; anything else is named. All work is on whole arrays. Leaves out: staleness.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Segment = tuple[int, int, int]
 
 @dataclass(slots=True, frozen=True)
 class Runs:
-    """Segments of a rollout on the response axis: run `i` covers `lengths[i]` tokens of policy (timelines[i], versions[i])."""
+    """Segments on the response axis: run `i` covers `lengths[i]` tokens of policy (timelines[i], versions[i])."""
 
     timelines: I32
     versions: I32
@@ -79,7 +79,7 @@ def runs_of(segments: I32, counts: I32, sampled: I32) -> Runs:
 
 
 def from_versions(policies: Sequence[Policy | tuple[int, int]]) -> list[Segment]:
-    """Segments of one node from a policy per sampled token (as verl, AReaL and XTuner hold it; reference xtuner 1.3)."""
+    """Segments of one node from a policy per sampled token (as verl, AReaL and XTuner hold it; xtuner 1.3)."""
     if not len(policies):
         return []
     pairs = np.asarray(policies, dtype=np.int64).reshape(-1, 2)

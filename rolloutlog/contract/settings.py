@@ -1,7 +1,8 @@
 """All settings of a run, with the defaults of design 11; unknown keys are refused.
 
-Guarantees: a combination that can't work can't be written, or is refused when it is read (design 9.6); `digest` names the
-settings that every member of a service must agree on. Leaves out: where settings come from (`rolloutlog.cli.config`).
+Guarantees: a combination that can't work can't be written, or is refused when it is read (design 9.6); `digest` names
+the settings that every member of a service must agree on. Leaves out: where settings come from
+(`rolloutlog.cli.config`).
 """
 
 from __future__ import annotations
@@ -214,7 +215,7 @@ class TrainerSettings(Section):
         bound = self.open_bound
         if self.max_open is not None and bound is not None and self.max_open > bound and not self.overcommit:
             raise ValueError(
-                f"max_open {self.max_open} is above B (n W + 1) = {bound}: groups would expire; set overcommit to allow it"
+                f"max_open {self.max_open} is above B (n W + 1) = {bound}: groups would expire; set overcommit"
             )
         if self.max_open is not None and self.max_open < self.batch_groups:
             raise ValueError(f"max_open {self.max_open} is below a batch of {self.batch_groups} groups")

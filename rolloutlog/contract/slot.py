@@ -1,6 +1,7 @@
 """A member's slot: which attempt of which member of which group a rollout is, and where the group comes from.
 
-Guarantees: everything here comes from headers or goes to them; nothing is read from the value. Leaves out: what was sampled.
+Guarantees: everything here comes from headers or goes to them; nothing is read from the value. Leaves out: what was
+sampled.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What one attempt sampled: a message graph whose tokens lie in columns, and the record of everything else (design 4).
 
-Guarantees: columns are whole numpy arrays of fixed dtypes; *response token i* is the i-th sampled token over the nodes in
-creation order, each node once; the record's text is parsed only when asked for. Leaves out: the slot it fills (`slot`),
-bytes (`value`) and soundness (`checks`): a trajectory read from foreign bytes may be malformed until it was checked.
+Guarantees: columns are whole numpy arrays of fixed dtypes; *response token i* is the i-th sampled token over the
+nodes in creation order, each node once; the record's text is parsed only when asked for. Leaves out: the slot it
+fills (`slot`), bytes (`value`) and soundness (`checks`): a trajectory read from foreign bytes may be malformed until
+it was checked.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Column(NamedTuple):
 
 
 class Trajectory:
-    """Columns of one attempt: token_ids i32 [T], logprobs f32 [S], mask u8 [T], segments i32 [G, 3], nodes i32 [N, 5]."""
+    """One attempt: token_ids i32 [T], logprobs f32 [S], mask u8 [T], segments i32 [G, 3], nodes i32 [N, 5]."""
 
     __slots__ = ("_record", "columns", "logprobs", "mask", "nodes", "record_text", "segments", "token_ids")
 

@@ -6,7 +6,7 @@ binary form are read-only views of the value. Leaves out: soundness of what was 
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import orjson
@@ -132,8 +132,12 @@ def encode_json(trajectory: Trajectory) -> bytes:
             }
             for name, c in trajectory.columns.items()
         }
-    contiguous = {k: np.ascontiguousarray(v) if isinstance(v, np.ndarray) else v for k, v in body.items()}
-    return orjson.dumps(contiguous, option=orjson.OPT_SERIALIZE_NUMPY)
+    return orjson.dumps(body, default=_as_list, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _as_list(array: Array) -> list[Any]:
+    """A strided or foreign-endian array, which orjson doesn't write itself."""
+    return array.tolist()
 
 
 def _from_json(value: bytes) -> Trajectory:
@@ -162,4 +166,4 @@ def _column(column: _JsonColumn) -> Column:
     array = np.array(column.data, np.dtype(column.dtype)).reshape(column.shape)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"dtype {column.dtype}")
-    return Column(cast("Array", array), column.alignment)
+    return Column(array, column.alignment)

@@ -158,5 +158,5 @@ RESOLVES_SLOT = frozenset(
         RejectReason.POLICY_UNKNOWN,
     }
 )
-"""Reasons found in the value: the slot ends as failed(rejected). Reasons found in headers say nothing sure about a slot,
-and a CONFLICT leaves the first record of that attempt standing, so neither resolves one (design 4)."""
+"""Reasons found in the value: the slot ends as failed(rejected). Reasons found in headers say nothing sure about a
+slot, and a CONFLICT leaves the first record of that attempt standing, so neither resolves one (design 4)."""
