@@ -1,0 +1,238 @@
+"""The accounting identity of one partition: every rollout record counts exactly once (design 9.1).
+
+Guarantees: pure; `PartitionLedger` is a fold of what the topics say, and each data record is counted under the first
+term that fits: rejected, eval, superseded(duplicate), trained or baseline, superseded(attempt), failed, cancelled,
+superseded(late), dropped(reason), superseded(surplus), pending. Groups live whole on one partition, so partitions are
+counted one by one and memory is bounded by the largest. Leaves out: reading the topics (`audit`), and masks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.finals import GroupFinal, MemberExpired
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.headers import HeaderError
+from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.vocabulary import EventType, RunKind, Verdict
+
+DATA = frozenset({EventType.ROLLOUT_COMPLETED, EventType.ROLLOUT_ABORTED, EventType.ROLLOUT_FAILED})
+SIMPLE = ("rejected", "eval", "trained", "baseline", "failed", "cancelled", "pending")
+SUPERSEDED = ("duplicate", "attempt", "late", "surplus")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that must never be on the log, and where it is."""
+
+    kind: str
+    group: str | None = None
+    rollout: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+
+@dataclass(slots=True)
+class _Record:
+    offset: int
+    kind: EventType | None
+    event_id: str | None
+    slot: Slot | None
+    duplicate: bool = False
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many records count under each term."""
+
+    produced: int = 0
+    terms: Counter[str] = field(default_factory=Counter[str])
+    superseded: Counter[str] = field(default_factory=Counter[str])
+    dropped: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, other: Counts) -> None:
+        """Add another partition's counts."""
+        self.produced += other.produced
+        self.terms += other.terms
+        self.superseded += other.superseded
+        self.dropped += other.dropped
+
+    @property
+    def accounted(self) -> int:
+        """Records under any term; equals `produced`, or the fold is wrong."""
+        return self.terms.total() + self.superseded.total() + self.dropped.total()
+
+    def as_json(self) -> dict[str, object]:
+        """`produced`, then each term: a number, or reason to number (design 11)."""
+        return {
+            "produced": self.produced,
+            **{name: self.terms[name] for name in SIMPLE},
+            "superseded": {name: self.superseded[name] for name in SUPERSEDED},
+            "dropped": dict(sorted(self.dropped.items())),
+        }
+
+
+@dataclass(slots=True)
+class PartitionLedger:
+    """Fold of one partition. `rejected` holds offsets on `rollouts` with a dead letter, `finals` the live final events.
+
+    `indexed` are the keys of `rollout-index` on this partition and `folded` the shard's next offset on `rollouts`
+    (None: no shard has run, so nothing below it is missing). `first` is the partition's first offset.
+    """
+
+    partition: int
+    first: int
+    rejected: frozenset[int]
+    finals: list[GroupFinal]
+    expired: list[MemberExpired]
+    indexed: frozenset[str]
+    folded: int | None
+    _records: dict[int, _Record] = field(default_factory=dict[int, _Record])
+    _ids: set[str] = field(default_factory=set[str])
+    _digests: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    _attempts: dict[tuple[str, int], list[tuple[int, int]]] = field(
+        default_factory=dict[tuple[str, int], list[tuple[int, int]]]
+    )
+    _cancelled: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+
+    def fold(self, event: Event, cancelled: Iterable[int] = ()) -> None:
+        """Fold one record of `rollouts`; `cancelled` are the members of a `group.cancelled`."""
+        record = self._read(event)
+        self._records[event.offset] = record
+        if record.event_id is not None and event.offset not in self.rejected:
+            record.duplicate = self._digests.setdefault(record.event_id, _digest(event)) == _digest(event) and (
+                record.event_id in self._ids
+            )
+            self._ids.add(record.event_id)
+        if record.kind is EventType.GROUP_CANCELLED and event.headers.group:
+            self._cancelled.setdefault(event.headers.group, set()).update(cancelled)
+        if record.kind in DATA and record.slot and not record.duplicate and event.offset not in self.rejected:
+            key = (record.slot.group, record.slot.member)
+            self._attempts.setdefault(key, []).append((record.offset, record.slot.attempt))
+
+    def _read(self, event: Event) -> _Record:
+        try:
+            kind = EventType(event.headers.type or "")
+            slot = Slot.of(event.headers) if kind in DATA else None
+            return _Record(event.offset, kind, event.headers.id, slot)
+        except (HeaderError, ValueError):
+            return _Record(event.offset, None, None, None)
+
+    def result(self) -> tuple[Counts, list[Violation]]:
+        """Counts and violations of everything folded."""
+        counts = Counts()
+        ends = {final.group: final for final in self.finals}
+        named = {handle.offset: outcome for handle, outcome in self._named() if outcome is not None}
+        expired = {(e.group, e.member, e.attempt) for e in self.expired}
+        for record in self._records.values():
+            if record.kind is not None and record.kind not in DATA and record.offset not in self.rejected:
+                continue
+            counts.produced += 1
+            self._count(counts, record, ends, named, expired)
+        return counts, [*self._final_violations(), *self._index_violations()]
+
+    def _named(self) -> Iterable[tuple[Handle, str | None]]:
+        """Handles that live final events name, and whether as trained or baseline."""
+        for final in self.finals:
+            for member in final.members:
+                if member.handle is not None:
+                    baseline = member.verdict is Verdict.BASELINE
+                    surplus = member.verdict is Verdict.SURPLUS or member.status != "completed"
+                    use = None if final.reason is not None or surplus else "baseline" if baseline else "trained"
+                    yield Handle.parse(member.handle), use
+
+    def _count(
+        self, counts: Counts, record: _Record, ends: Mapping[str, GroupFinal], named: Mapping[int, str],
+        expired: set[tuple[str, int, int]],
+    ) -> None:  # fmt: skip
+        slot, offset = record.slot, record.offset
+        if offset in self.rejected:
+            counts.terms["rejected"] += 1
+        elif slot is None:
+            counts.terms["pending"] += 1
+        elif slot.kind is RunKind.EVAL:
+            counts.terms["eval"] += 1
+        elif record.duplicate:
+            counts.superseded["duplicate"] += 1
+        elif offset in named:
+            counts.terms[named[offset]] += 1
+        else:
+            self._count_rest(counts, record, slot, ends.get(slot.group), expired)
+
+    def _count_rest(
+        self, counts: Counts, record: _Record, slot: Slot, final: GroupFinal | None, expired: set[tuple[str, int, int]]
+    ) -> None:
+        as_of = None if final is None else final.as_of
+        higher = any(
+            attempt > slot.attempt and (as_of is None or offset < as_of)
+            for offset, attempt in self._attempts.get((slot.group, slot.member), ())
+        )
+        if higher or (slot.group, slot.member, slot.attempt) in expired:
+            counts.superseded["attempt"] += 1
+        elif record.kind is EventType.ROLLOUT_FAILED:
+            counts.terms["failed"] += 1
+        elif record.kind is EventType.ROLLOUT_ABORTED and slot.member in self._cancelled.get(slot.group, ()):
+            counts.terms["cancelled"] += 1
+        elif as_of is not None and record.offset >= as_of:
+            counts.superseded["late"] += 1
+        elif final is not None and final.reason is not None:
+            counts.dropped[final.reason] += 1
+        elif final is not None:
+            counts.superseded["surplus"] += 1
+        else:
+            counts.terms["pending"] += 1
+
+    def _final_violations(self) -> Iterable[Violation]:
+        seen: Counter[tuple[str, int]] = Counter()
+        handles: Counter[tuple[int, int]] = Counter()
+        for final in self.finals:
+            seen[final.group, final.pass_number] += 1
+            if seen[final.group, final.pass_number] == 2:
+                yield Violation("two-finals", final.group, None, self.partition)
+            for member in final.members:
+                if member.handle is None:
+                    continue
+                handle = Handle.parse(member.handle)
+                rollout = f"{final.group}.{member.member}"
+                handles[handle.offset, final.pass_number] += 1
+                if handles[handle.offset, final.pass_number] == 2:
+                    yield Violation("named-twice", final.group, rollout, handle.partition, handle.offset)
+                if (kind := self._bad_handle(final.group, handle)) is not None:
+                    yield Violation(kind, final.group, rollout, handle.partition, handle.offset)
+
+    def _bad_handle(self, group: str, handle: Handle) -> str | None:
+        if handle.partition == self.partition and handle.offset < self.first:
+            return None
+        record = self._records.get(handle.offset) if handle.partition == self.partition else None
+        if record is None or (record.kind not in DATA and handle.offset not in self.rejected):
+            return "handle-missing"
+        if handle.offset in self.rejected:
+            return "handle-rejected"
+        return None if record.slot and record.slot.group == group else "handle-of-another-group"
+
+    def _index_violations(self) -> Iterable[Violation]:
+        if self.folded is None:
+            return
+        for record in self._records.values():
+            known = record.offset in self.rejected or record.duplicate or record.event_id in self.indexed
+            if record.offset < self.folded and not known:
+                slot = record.slot
+                yield Violation("no-row", slot and slot.group, slot and slot.rollout, self.partition, record.offset)
+
+
+def _digest(event: Event) -> bytes | None:
+    return event.headers.raw.get("ce_digest")
+
+
+def repeated_seeds(ids: Iterable[tuple[str, str, int, int]]) -> list[Violation]:
+    """Seeds whose id occurs twice, from `(id, group, partition, offset)`."""
+    seen: set[str] = set()
+    found: list[Violation] = []
+    for seed, group, partition, offset in ids:
+        if seed in seen:
+            found.append(Violation("seed-twice", group, None, partition, offset))
+        seen.add(seed)
+    return found

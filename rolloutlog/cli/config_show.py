@@ -1,0 +1,44 @@
+"""`rolloutlog config show`: every setting, its value and where it comes from.
+
+Guarantees: what it prints is what a service started with the same flags would use. Leaves out: changing settings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rolloutlog.cli.config import leaves, load
+from rolloutlog.cli.options import AsJson
+from rolloutlog.cli.output import print_json, print_table
+
+app = typer.Typer(no_args_is_help=True, help="Settings: flags, then ROLLOUTLOG_*, then the settings file, then defaults.")
+
+
+@app.command()
+def show(
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Prefix of the run's topics.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="Settings file (default ./rolloutlog.toml).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print every setting with its origin."""
+    loaded = load({"namespace": namespace}, config)
+    values = loaded.settings.model_dump(mode="json")
+    names = list(leaves(values))
+    if as_json:
+        origins = {name: _origin(name, loaded.origins) for name in names}
+        print_json({"settings": values, "origins": origins, "digest": loaded.settings.digest})
+        return
+    print_table(None, ("setting", "value", "origin"), [(n, _at(values, n), _origin(n, loaded.origins)) for n in names])
+
+
+def _origin(name: str, origins: dict[str, str]) -> str:
+    return origins.get(name, "default")
+
+
+def _at(values: Any, name: str) -> Any:
+    for part in name.split("."):
+        values = values[part]
+    return values

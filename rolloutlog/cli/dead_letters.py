@@ -1,0 +1,49 @@
+"""`rolloutlog dead-letters`: what was rejected, and why.
+
+Guarantees: prints reason, detail and handle of each. Leaves out: trying again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.options import AsJson, Limit, with_settings
+from rolloutlog.cli.output import note, print_json, print_table
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+
+app = typer.Typer(no_args_is_help=True, help="Records that were rejected: reason and handle.")
+
+
+@app.command("list")
+@with_settings
+def list_(
+    settings: Settings,
+    limit: Limit = None,
+    since: Annotated[float | None, typer.Option("--since", min=0, help="Only of the last so many seconds.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print dead letters, oldest first."""
+    from rolloutlog.consumers.tailing import tail_events
+
+    async def work() -> list[dict[str, Any]]:
+        events = tail_events(with_broker(settings), Topic.DEAD_LETTERS, since=since, limit=limit)
+        return [event["value"] | {"timestamp": event["timestamp"]} async for event in events if event["value"]]
+
+    letters = asyncio.run(work())
+    if as_json:
+        for letter in letters:
+            print_json(letter)
+        return
+    if not letters:
+        note("no record was rejected")
+        return
+    rows = [
+        (letter["timestamp"], f"{letter['topic']}/{letter['partition']}/{letter['offset']}", letter["reason"], letter["detail"])
+        for letter in letters
+    ]
+    print_table(None, ("time", "record", "reason", "detail"), rows)

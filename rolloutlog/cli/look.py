@@ -1,0 +1,99 @@
+"""`rolloutlog show` and `rolloutlog tail`: look at single events of the log.
+
+Guarantees: a bad record is printed like any other, with what is wrong with it. Leaves out: folds over many events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.options import AsJson, Limit, with_settings
+from rolloutlog.cli.output import facts, print_json, print_pairs
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+
+
+@with_settings
+def show(
+    settings: Settings,
+    place: Annotated[str, typer.Argument(metavar="TOPIC/PARTITION/OFFSET", help="Such as rollouts/3/1204.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print one event: headers and value, whatever its encoding."""
+    from rolloutlog.consumers.event_view import event_json
+    from rolloutlog.kafka.connection import connect
+    from rolloutlog.kafka.reading import read_one
+
+    topic, partition, offset = parse_place(place)
+
+    async def work() -> dict[str, Any]:
+        connection = await connect(with_broker(settings))
+        return event_json(await read_one(connection, topic, partition, offset), arrays=as_json)
+
+    event = asyncio.run(work())
+    if as_json:
+        print_json(event)
+    else:
+        _print_event(event)
+
+
+@with_settings
+def tail(
+    settings: Settings,
+    topic: Annotated[Topic, typer.Argument(help="Which topic.")],
+    limit: Limit = None,
+    start: Annotated[int, typer.Option("--from", min=0, help="First offset on each partition.")] = 0,
+    since: Annotated[float | None, typer.Option("--since", min=0, help="Only events of the last so many seconds.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with events as they come.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the events of a topic, oldest first within each partition, a line each."""
+    from rolloutlog.consumers.tailing import tail_events
+
+    async def work() -> None:
+        async for event in tail_events(with_broker(settings), topic, start=start, since=since, limit=limit, follow=follow):
+            if as_json:
+                print_json(event)
+            else:
+                facts.print(_line(event), markup=False)
+
+    asyncio.run(work())
+
+
+def parse_place(place: str) -> tuple[Topic, int, int]:
+    """Topic, partition and offset; raises SettingsError."""
+    try:
+        topic, partition, offset = place.split("/")[:3]
+        return Topic(topic), int(partition), int(offset)
+    except ValueError as error:
+        raise SettingsError(
+            f"{place!r} isn't TOPIC/PARTITION/OFFSET", f"topics are {', '.join(Topic)}; for example rollouts/3/1204"
+        ) from error
+
+
+def _print_event(event: dict[str, Any]) -> None:
+    from rich.json import JSON
+
+    print_pairs({name: event[name] for name in ("topic", "partition", "offset", "size", "timestamp", "key")})
+    facts.print()
+    print_pairs(event["headers"])
+    facts.print()
+    if "problem" in event:
+        facts.print(f"the value can't be read: {event['problem']}", markup=False)
+    elif event["value"] is None:
+        facts.print("the value is null")
+    else:
+        facts.print(JSON.from_data(event["value"]))
+
+
+def _line(event: dict[str, Any]) -> str:
+    headers = event["headers"]
+    about = headers.get("subject") or event["key"] or ""
+    extra = [f"{k}={headers[k]}" for k in ("member", "attempt", "reward", "reason", "step", "policy") if k in headers]
+    place = f"{event['partition']}/{event['offset']}"
+    return f"{place:>10}  {event['timestamp']}  {headers.get('type', '?'):<18} {about}  {' '.join(extra)}".rstrip()

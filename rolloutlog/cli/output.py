@@ -1,0 +1,73 @@
+"""How facts and errors reach people and scripts: facts on stdout, everything else on stderr (design 11).
+
+Guarantees: `--json` prints one object, or one per line, and nothing else on stdout; an error is one line with its hint,
+or one object `{error, message, hint}`. Leaves out: what the facts are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from rolloutlog.contract.errors import RolloutlogError
+
+facts = Console(highlight=False, soft_wrap=True)
+notes = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on one line of stdout."""
+    text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+    sys.stdout.write(text.decode() + "\n")
+
+
+def print_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A table of facts; numbers to the right."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    listed = [[_cell(value) for value in row] for row in rows]
+    for i, column in enumerate(columns):
+        numeric = bool(listed) and all(row[i].lstrip("-").replace(".", "", 1).isdigit() or not row[i] for row in listed)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*row)
+    facts.print(table)
+
+
+def print_pairs(pairs: Mapping[str, Any]) -> None:
+    """Name and value, a line each."""
+    width = max((len(name) for name in pairs), default=0)
+    for name, value in pairs.items():
+        facts.print(f"{name:<{width}}  {_cell(value)}", markup=False)
+
+
+def note(text: str) -> None:
+    """A line of progress or advice on stderr."""
+    notes.print(text, markup=False)
+
+
+def print_error(error: RolloutlogError, as_json: bool) -> None:
+    """One error on stderr."""
+    if as_json:
+        body = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+        sys.stderr.write(orjson.dumps(body).decode() + "\n")
+        return
+    notes.print(f"[bold red]error[/]: {_escaped(error.message)}", soft_wrap=True)
+    if error.hint:
+        notes.print(f"[bold]hint[/]: {_escaped(error.hint)}", soft_wrap=True)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

@@ -1,0 +1,93 @@
+"""`rolloutlog topics`: the run's topics with the right settings.
+
+Guarantees: `create` is idempotent and declares the run; a mismatch is refused and named. Leaves out: the settings
+themselves (`rolloutlog.contract.topics`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.options import AsJson, with_settings
+from rolloutlog.cli.output import facts, print_json, print_table
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.settings import Settings
+
+app = typer.Typer(no_args_is_help=True, help="The run's topics: create, describe, delete, rights.")
+
+
+@app.command()
+@with_settings
+def create(settings: Settings, as_json: AsJson = False) -> None:
+    """Create the topics of the namespace and declare the run; safe to repeat."""
+    from rolloutlog.kafka.admin import create_topics
+    from rolloutlog.kafka.connection import connect
+    from rolloutlog.kafka.run_record import declare
+
+    async def work() -> None:
+        connection = await connect(with_broker(settings))
+        reports = await create_topics(connection, settings)
+        await declare(connection, settings)
+        rows = [report.as_json() for report in reports]
+        if as_json:
+            print_json({"namespace": settings.namespace, "topics": rows})
+        else:
+            columns = list(rows[0])
+            print_table(f"topics of {settings.namespace}", columns, [[row[c] for c in columns] for row in rows])
+
+    asyncio.run(work())
+
+
+@app.command()
+@with_settings
+def describe(settings: Settings, as_json: AsJson = False) -> None:
+    """Print the topics as they are on the cluster, with their settings."""
+    from rolloutlog.kafka.admin import describe_topics
+    from rolloutlog.kafka.connection import connect
+
+    async def work() -> None:
+        reports = await describe_topics(await connect(with_broker(settings)))
+        rows = [report.as_json() for report in reports]
+        if as_json:
+            print_json({"namespace": settings.namespace, "topics": rows})
+        else:
+            columns = list(rows[0]) if rows else ["topic"]
+            print_table(f"topics of {settings.namespace}", columns, [[row[c] for c in columns] for row in rows])
+
+    asyncio.run(work())
+
+
+@app.command()
+@with_settings
+def delete(
+    settings: Settings, yes: Annotated[bool, typer.Option("--yes", help="Don't ask. Every record is lost.")] = False
+) -> None:
+    """Delete the topics of the namespace with every record in them."""
+    from rolloutlog.kafka.admin import delete_topics
+    from rolloutlog.kafka.connection import connect
+
+    if not yes and not typer.confirm(f"delete every topic of namespace {settings.namespace}, with all records?"):
+        raise SettingsError("nothing was deleted", "answer y, or give --yes")
+    deleted = asyncio.run(_delete(settings, connect, delete_topics))
+    facts.print(f"deleted {len(deleted)} topics")
+
+
+async def _delete(settings, connect, delete_topics):
+    return await delete_topics(await connect(with_broker(settings)))
+
+
+@app.command()
+@with_settings
+def acls(settings: Settings, as_json: AsJson = False) -> None:
+    """Print the rights that each role needs, as commands for Kafka's own tool."""
+    from rolloutlog.kafka.acls import acls as rights
+
+    for right in rights(settings):
+        if as_json:
+            print_json(right.as_json())
+        else:
+            facts.print(right.command(), markup=False)
