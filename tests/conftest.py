@@ -1,8 +1,8 @@
 """What holds for every test: a marker that says what it needs, and hypothesis without surprises.
 
 Guarantees: a test without a marker of its own is `pure`; hypothesis draws the same examples on every run of CI.
-Leaves out: fixtures, which stand beside the tests that use them (the broker's, `kafka_broker`, comes with the package, as
-a pytest plugin).
+Leaves out: fixtures, which stand beside the tests that use them (the broker's, `kafka_broker`, comes with the
+package, as a pytest plugin).
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import os
 
 import pytest
 from hypothesis import settings
-
-pytest_plugins = ["rolloutlog.broker.testing"]
 
 NEEDS = ("pure", "broker", "chaos", "containers")
 

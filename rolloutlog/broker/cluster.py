@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 
 from rolloutlog.broker import diagnosis, plan, process
@@ -48,106 +49,97 @@ class Cluster:
         """
         self.folder.make()
         with locked(self.folder.lock):
-            found = self.folder.read()
-            state = plan.settle(self.folder, found, nodes, port)
-            if found is not None and self._runs_in_another_name(found):
-                return found
-            return self._launch(state, [node.id for node in state.nodes if not self.folder.is_alive(node)])
+            state = plan.settle(self.folder, self.folder.read(), nodes, port)
+            if self._runs_in_another_name(state):
+                self._wait_ready(state)
+                return state
+            return self._bring_up(state, [node.id for node in state.nodes if not self.folder.is_alive(node)])
 
     def start_node(self, id: int) -> None:
         """Start one node and wait until it and all that run are ready together."""
         with locked(self.folder.lock):
             state = self.state()
-            if not self.folder.is_alive(state.node(id)):
-                self._launch(state, [id])
+            self._bring_up(state, [] if self.folder.is_alive(state.node(id)) else [id])
 
     def stop(self, ids: Sequence[int], patience: float = STOP_PATIENCE) -> None:
         """SIGTERM to these nodes at once, SIGKILL to those that are left after `patience` seconds (0: to all)."""
         with locked(self.folder.lock):
-            nodes = [self.state().node(id) for id in ids]
+            state = self.state()
+            nodes = [state.node(id) for id in ids]
             with ThreadPoolExecutor(len(nodes)) as pool:
                 list(pool.map(self._end, nodes, repeat(patience)))
-            self._forget(ids)
+            for node in nodes:
+                state = state.with_process(node.id, None)
+            self.folder.write(state)
 
     def check(self) -> None:
         """Raise BrokerFailed, saying why, when a node that was started doesn't run any more."""
-        for node in self.state().nodes:
-            if node.process is not None and not self.folder.is_alive(node):
-                raise self._died(node.id)
+        self._check([node for node in self.state().nodes if node.process is not None])
 
     def state(self) -> BrokerState:
         """The state file. Raises BrokerFailed when there is none."""
-        state = self.folder.read()
-        if state is None:
-            raise BrokerFailed(
-                f"no broker was ever started in {self.folder.path}", "start one with `rolloutlog broker up`"
-            )
+        if (state := self.folder.read()) is None:
+            raise BrokerFailed(f"there is no broker in {self.folder.path}", "start one with `rolloutlog broker up`")
         return state
 
     def _runs_in_another_name(self, state: BrokerState) -> bool:
+        """Whether someone else's nodes run here; nodes whose owner just died are given the time to follow it."""
         alive = [node for node in state.nodes if self.folder.is_alive(node)]
-        if not alive or state.owner == self.owner:
-            return False
-        if state.owner is None or process.is_alive(state.owner):
-            return True
-        marked = [(node.process, self.folder.node(node.id).marker) for node in alive if node.process]
-        return not all(process.wait_gone(orphan, marker, ORPHAN_PATIENCE) for orphan, marker in marked)
+        if state.owner == self.owner:
+            return not all(self.lifetime.holds(node.process) for node in alive)
+        if state.owner is not None and not process.is_same(state.owner):
+            return not all(self.folder.wait_gone(node, ORPHAN_PATIENCE) for node in alive)
+        return bool(alive)
+
+    def _bring_up(self, state: BrokerState, ids: Sequence[int]) -> BrokerState:
+        """Start the nodes `ids` and wait until the broker is ready; if that fails, none of them is left."""
+        try:
+            if ids:
+                state = self._launch(state, ids)
+            self._wait_ready(state, ids)
+        except BaseException:
+            if (left := self.folder.read()) is not None:
+                for id in ids:
+                    self._end(left.node(id), patience=0)
+            raise
+        return state
 
     def _launch(self, state: BrokerState, ids: Sequence[int]) -> BrokerState:
-        if not ids:
-            return state
         kafka = Kafka(java(), fetch(self.on_progress), self.fast_start)
         plan.wait_for_ports(state, ids)
-        self._prepare(kafka, state, ids)
         state = state.model_copy(update={"owner": self.owner})
-        try:
-            for done, id in enumerate(ids):
-                self.on_progress(Progress("start", done, len(ids)))
-                state = self._launch_node(kafka, state, id)
-            running = [node for node in state.nodes if self.folder.is_alive(node)]
-            wait_ready(running, whole=len(running) == len(state.nodes), check=self.check, patience=START_PATIENCE)
-        except BaseException:
-            self._abandon(ids)
-            raise
-        self.on_progress(Progress("ready", len(ids), len(ids)))
+        self.folder.write(state)
+        self._prepare(kafka, state, ids)
+        for done, id in enumerate(ids):
+            self.on_progress(Progress("start", done, len(ids)))
+            folder = self.folder.node(id)
+            pid = self.lifetime.launch(kafka.server(folder), folder.path)
+            state = state.with_process(id, process.identify(pid))
+            self.folder.write(state)
         return state
 
     def _prepare(self, kafka: Kafka, state: BrokerState, ids: Sequence[int]) -> None:
-        """Settings of the nodes, and a formatted data folder for those that have none."""
-        folders = [self.folder.node(id) for id in ids]
-        for id, folder in zip(ids, folders, strict=True):
-            folder.write_settings(server_properties(state, id), LOG4J2)
-        blank = [folder for folder in folders if not folder.is_formatted()]
+        """Settings of the nodes, and formatted data folders for those that have none."""
+        for id in ids:
+            self.folder.node(id).prepare(server_properties(state, id), LOG4J2)
+        blank = [folder for id in ids if (folder := self.folder.node(id)).identity() is None]
         with ThreadPoolExecutor(len(ids)) as pool:
             for done, _ in enumerate(pool.map(kafka.format, blank, repeat(state.cluster_id)), start=1):
                 self.on_progress(Progress("format", done, len(blank)))
 
-    def _launch_node(self, kafka: Kafka, state: BrokerState, id: int) -> BrokerState:
-        folder = self.folder.node(id)
-        started = process.identify(self.lifetime.launch(kafka.server(folder), folder.path))
-        if started is None:
-            raise self._died(id)
-        state = state.with_node(state.node(id).model_copy(update={"process": started}))
-        self.folder.write(state)
-        return state
+    def _wait_ready(self, state: BrokerState, launched: Sequence[int] = ()) -> None:
+        """Wait until what was launched and what ran before are ready together."""
+        nodes = [node for node in state.nodes if node.id in launched or self.folder.is_alive(node)]
+        whole = len(nodes) == len(state.nodes)
+        wait_ready(nodes, whole=whole, check=partial(self._check, nodes), patience=START_PATIENCE)
+        self.on_progress(Progress("ready", len(nodes), len(nodes)))
 
-    def _died(self, id: int) -> BrokerFailed:
-        return BrokerFailed(f"node {id} of the broker stopped: {diagnosis.why(self.folder.node(id))}")
-
-    def _abandon(self, ids: Sequence[int]) -> None:
-        """End what a failed start left."""
-        if (state := self.folder.read()) is not None:
-            for id in ids:
-                self._end(state.node(id), patience=0)
+    def _check(self, nodes: Sequence[NodeState]) -> None:
+        for node in nodes:
+            if not self.folder.is_alive(node):
+                why = diagnosis.why(self.folder.node(node.id))
+                raise BrokerFailed(f"node {node.id} of the broker stopped: {why}")
 
     def _end(self, node: NodeState, patience: float) -> None:
-        if node.process is not None:
-            process.stop(node.process, self.folder.node(node.id).marker, patience)
-            self.lifetime.release(node.process.pid)
-
-    def _forget(self, ids: Sequence[int]) -> None:
-        """Write down that these nodes were stopped on purpose."""
-        state = self.state()
-        for id in ids:
-            state = state.with_node(state.node(id).model_copy(update={"process": None}))
-        self.folder.write(state)
+        self.folder.stop(node, patience)
+        self.lifetime.release(node.process)

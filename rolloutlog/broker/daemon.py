@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rolloutlog.broker.cluster import Cluster
 from rolloutlog.broker.flock import locked
-from rolloutlog.broker.folder import BrokerFolder
+from rolloutlog.broker.folder import BrokerFolder, belongs_to_another
 from rolloutlog.broker.lifetime import Detached
 from rolloutlog.broker.progress import OnProgress, silent
 from rolloutlog.broker.state import BrokerState
@@ -47,7 +47,7 @@ def down(data_dir: Path | str | None = None) -> bool:
     if (state := find(data_dir)) is None:
         return False
     _ours(folder, state)
-    Cluster(folder, Detached()).stop([node.id for node in state.nodes])
+    Cluster(folder, Detached()).stop(state.ids)
     return True
 
 
@@ -73,8 +73,5 @@ def logs(data_dir: Path | str | None = None) -> list[Path]:
 
 def _ours(folder: BrokerFolder, state: BrokerState) -> BrokerState:
     if state.owner is not None:
-        raise BrokerFailed(
-            f"the broker in {folder.path} belongs to process {state.owner.pid} and ends with it",
-            "wait for that process or stop it, or choose another --data-dir",
-        )
+        raise belongs_to_another(folder, state)
     return state

@@ -10,7 +10,7 @@ import re
 import shutil
 from pathlib import Path
 
-from rolloutlog.broker.folder import NodeFolder
+from rolloutlog.broker.node_folder import NodeFolder
 
 TAIL_BYTES = 256 * 1024
 NEARLY_FULL_BYTES = 1024 * 1024  # Kafka writes less than this before it says so; then its log can't say it either

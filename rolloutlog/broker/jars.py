@@ -26,6 +26,7 @@ from rolloutlog.contract.errors import BrokerFailed, MissingExtra
 FETCHES_AT_ONCE = 8
 TIMEOUT_SECONDS = 30
 SCRATCH = ".fetching-"
+MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,11 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rolloutlog"
 
 
+def repository() -> str:
+    """The Maven repository that jars come from: `ROLLOUTLOG_MAVEN_REPOSITORY` (a mirror), else Maven Central."""
+    return os.environ.get("ROLLOUTLOG_MAVEN_REPOSITORY", MAVEN_CENTRAL).rstrip("/")
+
+
 def lock_file() -> list[Jar]:
     """The jars of Apache Kafka 4.4.0 and its log backend, as pinned by this version of rolloutlog."""
     text = resources.files("rolloutlog.broker").joinpath("jars.lock").read_text()
@@ -65,11 +71,9 @@ def lock_file() -> list[Jar]:
 def fetch(
     on_progress: OnProgress = silent, *, wanted: list[Jar] | None = None, cache: Path | None = None
 ) -> list[Path]:
-    """All `wanted` jars (default: the lock file's) as paths in `cache`; those that are missing or damaged are
-    fetched.
+    """All `wanted` jars (default: the lock file's) as paths in `cache`; what is missing or damaged is fetched.
 
-    Raises BrokerFailed when the network, the disk or a digest stands in the way; nothing unchecked stays in the
-    cache.
+    Raises BrokerFailed when network, disk or digest stand in the way; nothing unchecked stays in the cache.
     """
     wanted = lock_file() if wanted is None else wanted
     folder = (cache_dir() if cache is None else cache) / "jars"
@@ -108,7 +112,7 @@ def _fetch_one(jar: Jar, path: Path, scratch: Path) -> None:
     except ImportError as error:
         raise MissingExtra("broker", "jgo") from error
     group, artifact, version = jar.coordinate.split(":")
-    maven = MavenContext(repo_cache=scratch, timeout=TIMEOUT_SECONDS)
+    maven = MavenContext(repo_cache=scratch, remote_repos={"central": repository()}, timeout=TIMEOUT_SECONDS)
     fetched = maven.project(group, artifact).at_version(version).artifact().resolve()
     if not jar.is_good(fetched):
         found = hashlib.sha256(fetched.read_bytes()).hexdigest()
@@ -131,12 +135,13 @@ def _explained(folder: Path) -> Generator[None]:
             f"the jars of Kafka can't be kept in {folder}: {error.strerror}",
             "make room there (45 MB), or set ROLLOUTLOG_CACHE_DIR to another folder",
         ) from error
-    except RuntimeError as error:  # jgo: not found in the repositories
+    except RuntimeError as error:  # jgo's word for any answer but 200
         raise _unreachable(folder, error) from error
 
 
 def _unreachable(folder: Path, error: Exception) -> BrokerFailed:
+    trouble = "doesn't have them" if isinstance(error, RuntimeError) else f"can't be reached ({type(error).__name__})"
     return BrokerFailed(
-        f"the jars of Kafka aren't all in {folder}, and Maven Central can't be reached ({type(error).__name__})",
+        f"the jars of Kafka aren't all in {folder}, and {repository()} {trouble}",
         "run `rolloutlog broker fetch` once with a network, or copy that folder from a machine that has it",
     )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rolloutlog.broker.java import environment
+from rolloutlog.broker.state import ProcessState
 
 # The shell leaves at once and prints the pid of what it started.
 DETACH = '"$@" </dev/null >server.out 2>&1 & echo $!'
@@ -36,27 +37,34 @@ class Lifetime(Protocol):
         """Start `command` in `folder`, its output in server.out there; the pid."""
         ...
 
-    def release(self, pid: int) -> None:
+    def holds(self, process: ProcessState | None) -> bool:
+        """Whether that process of our name is ours to stop."""
+        ...
+
+    def release(self, process: ProcessState | None) -> None:
         """Forget a process that has ended."""
         ...
 
 
 class Detached:
-    """Started processes run on when we end."""
+    """Started processes run on when we end; whoever finds them may stop them."""
 
     def launch(self, command: Sequence[str], folder: Path) -> int:
         shell = ["/bin/sh", "-c", DETACH, "sh", *command]
-        done = subprocess.run(
+        started = subprocess.run(
             shell, cwd=folder, env=environment(), start_new_session=True, check=True, stdout=subprocess.PIPE, text=True
         )
-        return int(done.stdout)
+        return int(started.stdout)
 
-    def release(self, pid: int) -> None:
+    def holds(self, process: ProcessState | None) -> bool:
+        return True
+
+    def release(self, process: ProcessState | None) -> None:
         """Nothing is held."""
 
 
 class Owned:
-    """Started processes end when we do. `remove`: a folder that is then removed as well."""
+    """Started processes end when we do. `remove`: a folder that is removed with them when we are killed."""
 
     def __init__(self, remove: Path | None = None) -> None:
         self._remove = str(remove or "")
@@ -73,8 +81,17 @@ class Owned:
         self._children[child.pid] = child
         return child.pid
 
-    def release(self, pid: int) -> None:
+    def holds(self, process: ProcessState | None) -> bool:
+        return process is not None and process.pid in self._children
+
+    def release(self, process: ProcessState | None) -> None:
         """Reap the process and dismiss its watching shell."""
-        if child := self._children.pop(pid, None):
+        if process and (child := self._children.pop(process.pid, None)):
             child.wait()
             child.communicate(b"dismissed\n")
+
+    def close(self) -> None:
+        """End what still runs, as our own death would."""
+        for child in self._children.values():
+            child.communicate()
+        self._children.clear()

@@ -17,45 +17,31 @@ from rolloutlog.broker.state import BrokerState, NodeState
 from rolloutlog.contract.errors import BrokerFailed, SettingsError
 
 SIZES = (1, 3)
+LAST_PORT = 65_535
 PORT_PATIENCE = 5.0
 
 
 def settle(folder: BrokerFolder, found: BrokerState | None, nodes: int | None, port: int | None) -> BrokerState:
-    """The broker that is to run in `folder`: the one `found` there, or a new one.
+    """The broker that is to run in `folder`: the one `found` there, else the one whose data are there, else a new one.
 
-    Raises SettingsError when it has another number of nodes, BrokerFailed when the data aren't its own.
+    Raises SettingsError when it has another number of nodes, BrokerFailed when some of the data aren't its own.
     """
     if nodes is not None and nodes not in SIZES:
+        raise SettingsError(f"a broker has 1 node or 3, not {nodes}", "three go on when one of them is lost")
+    if port is not None and not 0 < port <= LAST_PORT + 1 - SIZES[-1]:
+        raise SettingsError(f"{port} can't be the first port of a broker", "choose one between 1024 and 32767")
+    state = _moved(folder, found, port) if found else _new(folder, nodes, port)
+    if nodes is not None and nodes != len(state.nodes):
         raise SettingsError(
-            f"a broker has 1 node or 3, not {nodes}", "three make a quorum that survives the loss of one"
+            f"the broker in {folder.path} has {len(state.nodes)} node(s), not {nodes}",
+            "choose another --data-dir, or lose its data with `rolloutlog broker reset`",
         )
-    if found is None:
-        return _new(nodes or 1, port)
-    if nodes is not None and nodes != len(found.nodes):
-        raise SettingsError(
-            f"the broker in {folder.path} has {len(found.nodes)} node(s), not {nodes}",
-            "choose another --data-dir, or `rolloutlog broker reset` to lose its data",
-        )
-    check_identity(folder, found)
-    return found if port is None else _moved(folder, found, port)
-
-
-def check_identity(folder: BrokerFolder, state: BrokerState) -> None:
-    """Refuse data folders that were made for another cluster or another node."""
-    for node in state.nodes:
-        if not folder.node(node.id).is_formatted():
-            continue
-        identity = folder.node(node.id).identity()
-        if identity.get("cluster.id") != state.cluster_id or identity.get("node.id") != str(node.id):
-            raise BrokerFailed(
-                f"{folder.node(node.id).data} holds the data of node {identity.get('node.id')} of cluster "
-                f"{identity.get('cluster.id')}, but this is node {node.id} of cluster {state.cluster_id}",
-                "put back the folder that was there, or choose another --data-dir",
-            )
+    _check_identity(folder, state)
+    return state
 
 
 def wait_for_ports(state: BrokerState, ids: Sequence[int]) -> None:
-    """Wait until a killed node has let go of its ports. Raises BrokerFailed when another program has one."""
+    """Wait until killed nodes have let go of their ports. Raises BrokerFailed when another program has one."""
     deadline = time.monotonic() + PORT_PATIENCE
     for port in (port for id in ids for port in (state.node(id).port, state.node(id).controller_port)):
         while not is_free(port):
@@ -67,27 +53,48 @@ def wait_for_ports(state: BrokerState, ids: Sequence[int]) -> None:
             time.sleep(0.05)
 
 
-def _new(nodes: int, port: int | None) -> BrokerState:
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    clients = list(range(port, port + nodes)) if port else free_ports(nodes)
-    controllers = free_ports(nodes, taken=clients)
-    ids = range(1, nodes + 1)
+def _new(folder: BrokerFolder, nodes: int | None, port: int | None) -> BrokerState:
+    """A broker for what is in `folder`: data whose state file was lost, or nothing."""
+    data = folder.identities()
+    size = nodes or (SIZES[0] if not data or max(data) in SIZES[:1] else SIZES[-1])
+    clients = _client_ports(port, size) if port else free_ports(size)
+    controllers = free_ports(size, taken=clients)
     return BrokerState(
-        cluster_id=cluster_id,
+        cluster_id=next(iter(data.values())).cluster_id if data else _random_id(),
         nodes=tuple(
             NodeState(id=id, port=client, controller_port=controller)
-            for id, client, controller in zip(ids, clients, controllers, strict=True)
+            for id, client, controller in zip(range(1, size + 1), clients, controllers, strict=True)
         ),
     )
 
 
-def _moved(folder: BrokerFolder, state: BrokerState, port: int) -> BrokerState:
-    """The same broker on other ports for its clients."""
-    if port == state.nodes[0].port:
+def _moved(folder: BrokerFolder, state: BrokerState, port: int | None) -> BrokerState:
+    """The same broker on other ports for its clients, if others are wanted."""
+    if port is None or port == state.nodes[0].port:
         return state
     if any(folder.is_alive(node) for node in state.nodes):
         raise SettingsError(
-            f"the broker runs on port {state.nodes[0].port}, not {port}", "stop it with `rolloutlog broker down` first"
+            f"the broker runs on port {state.nodes[0].port}, not {port}", "stop it first: `rolloutlog broker down`"
         )
-    moved = (node.model_copy(update={"port": port + node.id - 1}) for node in state.nodes)
-    return state.model_copy(update={"nodes": tuple(moved)})
+    moves = zip(state.nodes, _client_ports(port, len(state.nodes)), strict=True)
+    return state.model_copy(update={"nodes": tuple(node.model_copy(update={"port": new}) for node, new in moves)})
+
+
+def _client_ports(first: int, count: int) -> list[int]:
+    return list(range(first, first + count))
+
+
+def _random_id() -> str:
+    """A cluster id as Kafka makes them: a random UUID, base64 without padding."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _check_identity(folder: BrokerFolder, state: BrokerState) -> None:
+    """Refuse data folders that were made for another cluster or another node."""
+    for id, found in folder.identities().items():
+        if (found.cluster_id, found.node_id) != (state.cluster_id, str(id)):
+            raise BrokerFailed(
+                f"{folder.node(id).data} holds the data of node {found.node_id} of cluster {found.cluster_id}, "
+                f"but belongs to node {id} of cluster {state.cluster_id}",
+                "put back the folder that was there, or choose another --data-dir",
+            )

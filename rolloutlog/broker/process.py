@@ -1,7 +1,8 @@
 """Processes that outlive the program that started them, told apart from strangers that got their number.
 
-Guarantees: a pid alone proves nothing here; start time or command line must agree, and a zombie is dead. Leaves out:
-starting (`lifetime`).
+Guarantees: a pid alone proves nothing here, and a zombie is dead. A node is known by a word of its command line, its
+marker: unlike a start time, which is reckoned from the wall clock, it stays true when a laptop wakes up. Leaves out:
+starting processes (`lifetime`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rolloutlog.broker.state import ProcessState
@@ -22,29 +24,33 @@ KILL_PATIENCE = 10.0
 START_TIME_TOLERANCE = 1.0
 
 
+def marker_of(folder: Path) -> str:
+    """The word of a node's command line that no other process has: the folder that it works on."""
+    return f"-Drolloutlog.node={folder}"
+
+
 def identify(pid: int) -> ProcessState | None:
     """The process that has this pid now; None when it is gone."""
     found = _lookup(pid)
     return found and ProcessState(pid=pid, started=found.create_time())
 
 
-def is_alive(process: ProcessState | None, marker: str | None = None) -> bool:
-    """Whether that very process still runs.
-
-    `marker` is a word of its command line. It settles what the start time can't: that time is reckoned from the wall
-    clock, which jumps when a laptop wakes up.
-    """
-    if process is None or (found := _lookup(process.pid)) is None:
+def is_alive(process: ProcessState | None, marker: str) -> bool:
+    """Whether that process still runs and has `marker` in its command line."""
+    found = process and _lookup(process.pid)
+    if not found:
         return False
     psutil = _psutil()
     try:
-        if found.status() == psutil.STATUS_ZOMBIE:
-            return False
-        if abs(found.create_time() - process.started) < START_TIME_TOLERANCE:
-            return True
-        return marker is not None and marker in found.cmdline()
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return marker in found.cmdline() and found.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
         return False
+
+
+def is_same(process: ProcessState) -> bool:
+    """Whether its pid is still that of the process that started then."""
+    now = identify(process.pid)
+    return now is not None and abs(now.started - process.started) < START_TIME_TOLERANCE
 
 
 def memory(process: ProcessState) -> int:
@@ -57,10 +63,7 @@ def memory(process: ProcessState) -> int:
 
 
 def stop(process: ProcessState, marker: str, patience: float) -> None:
-    """SIGTERM, then SIGKILL when it is still there after `patience` seconds; at 0 SIGKILL alone.
-
-    A node that has lost its quorum never ends by SIGTERM.
-    """
+    """SIGTERM, then SIGKILL when it is still there after `patience` seconds; at 0 SIGKILL alone."""
     if patience > 0 and is_alive(process, marker):
         _send(process, signal.SIGTERM)
         wait_gone(process, marker, patience)
@@ -79,14 +82,8 @@ def wait_gone(process: ProcessState, marker: str, patience: float) -> bool:
     return True
 
 
-def node_marker(folder: Path) -> str:
-    """The word of a node's command line that no other process has: the folder that it works on."""
-    return f"-Drolloutlog.node={folder}"
-
-
 def _send(process: ProcessState, number: signal.Signals) -> None:
-    found = _lookup(process.pid)
-    if found is not None:
+    if found := _lookup(process.pid):
         try:
             found.send_signal(number)
         except _psutil().NoSuchProcess:
@@ -100,7 +97,7 @@ def _lookup(pid: int) -> psutil.Process | None:
         return None
 
 
-def _psutil():  # noqa: ANN202 - a module
+def _psutil() -> ModuleType:
     try:
         import psutil
     except ImportError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from rolloutlog.broker.ports import HOST
+from rolloutlog.contract.errors import SettingsError
 
 
 class _Model(BaseModel):
@@ -43,11 +44,19 @@ class BrokerState(_Model):
         """What a Kafka client wants: `host:port`, separated by commas."""
         return ",".join(f"{HOST}:{node.port}" for node in self.nodes)
 
+    @property
+    def ids(self) -> range:
+        """The numbers of the nodes, 1 to n."""
+        return range(1, len(self.nodes) + 1)
+
     def node(self, id: int) -> NodeState:
         """The node of that id (1 to n)."""
+        if not 1 <= id <= len(self.nodes):
+            raise SettingsError(f"there is no node {id}", f"this broker has nodes 1 to {len(self.nodes)}")
         return self.nodes[id - 1]
 
-    def with_node(self, node: NodeState) -> BrokerState:
-        """The same broker with that node replaced."""
-        nodes = tuple(node if old.id == node.id else old for old in self.nodes)
+    def with_process(self, id: int, process: ProcessState | None) -> BrokerState:
+        """The same broker with another process for that node (None: stopped on purpose)."""
+        changed = self.node(id).model_copy(update={"process": process})
+        nodes = tuple(changed if node.id == id else node for node in self.nodes)
         return self.model_copy(update={"nodes": nodes})
