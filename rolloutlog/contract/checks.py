@@ -11,20 +11,21 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from rolloutlog.contract import graph, value
 from rolloutlog.contract.claims import CLAIM
 from rolloutlog.contract.events import SCHEMA, Event
-from rolloutlog.contract.headers import HeaderError, Headers, check_names
+from rolloutlog.contract.headers import SPEC_VERSION, HeaderError, Headers, check_names
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.provenance import STATUS_OF, derived, disagreement
 from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.segments import check_segments
+from rolloutlog.contract.segments import bad_segments
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.trajectory import AGENT, SAMPLED, SEGMENTS, TOKENS, Trajectory
+from rolloutlog.contract.trajectory import AGENT, PARENT, SAMPLED, SEGMENTS, TOKENS, Trajectory
 from rolloutlog.contract.vocabulary import RESOLVES_SLOT, EventType, RejectReason
 
 TOPIC_OF: dict[Topic, frozenset[EventType]] = {
@@ -66,6 +67,8 @@ def read_headers(event: Event, partitions: int | None = None) -> EventType:
     headers = event.headers
     try:
         check_names(headers)
+        if headers.spec_version not in (None, SPEC_VERSION):
+            raise HeaderError(RejectReason.HEADER_MALFORMED, f"CloudEvents {headers.spec_version}, not {SPEC_VERSION}")
         for field in (Headers.id, Headers.source, Headers.content_type, Headers.group):
             headers.require(field)
         schema = headers.require(Headers.schema_version)
@@ -162,41 +165,62 @@ def read_json(event: Event) -> dict[str, Any]:
 
 
 def check_trajectory(trajectory: Trajectory) -> None:
-    """Soundness of columns and record, on whole arrays. Raises Rejected."""
-    _check_lengths(trajectory)
+    """Soundness of columns and record: a plain loop over nodes, and whole columns. Raises Rejected."""
+    table = cast("list[list[int]]", trajectory.nodes.tolist())
+    _check_lengths(trajectory, table)
     if not np.isfinite(trajectory.logprobs).all():
         raise Rejected(RejectReason.LOGPROBS, "a log-prob isn't finite")
-    if (bad := graph.bad_parent(trajectory.parents)) is not None:
-        raise Rejected(RejectReason.PARENT, f"node {bad} has parent {trajectory.parents[bad]}")
-    nodes = trajectory.nodes
-    if len(trajectory.segments) and (
-        said := check_segments(trajectory.segments, nodes[:, SEGMENTS], nodes[:, SAMPLED])
-    ):
-        raise Rejected(RejectReason.SEGMENTS, said)
-    _check_record(trajectory)
+    parents = [row[PARENT] for row in table]
+    if (bad := graph.bad_parent(parents)) is not None:
+        raise Rejected(RejectReason.PARENT, f"node {bad} has parent {parents[bad]}")
+    _check_segments(trajectory, table)
+    _check_record(trajectory, table)
+    if trajectory.columns:
+        _check_columns(trajectory)
 
 
-def _check_lengths(trajectory: Trajectory) -> None:
-    nodes, mask = trajectory.nodes, trajectory.mask
-    tokens, sampled = nodes[:, TOKENS], nodes[:, SAMPLED]
-    if bool((nodes[:, TOKENS:] < 0).any()):
+def _check_lengths(trajectory: Trajectory, table: list[list[int]]) -> None:
+    if any(min(row[TOKENS:]) < 0 for row in table):
         raise Rejected(RejectReason.LENGTHS, "a node has a negative count")
-    sizes = {"token_ids": len(trajectory.token_ids), "mask": len(mask), "nodes' tokens": int(tokens.sum())}
-    if len(set(sizes.values())) > 1:
-        raise Rejected(RejectReason.LENGTHS, f"unequal lengths: {sizes}")
-    if len(mask) and int(mask.max()) > 1:
+    ids, mask, tokens = len(trajectory.token_ids), trajectory.mask, sum(row[TOKENS] for row in table)
+    if not ids == len(mask) == tokens:
+        raise Rejected(
+            RejectReason.LENGTHS, f"unequal lengths: {ids} token_ids, mask of {len(mask)}, nodes of {tokens} tokens"
+        )
+    if ids and int(mask.max()) > 1:
         raise Rejected(RejectReason.SHAPE, "mask holds something else than 0 and 1")
-    totals = np.r_[0, np.cumsum(mask, dtype=np.int64)]
-    ends = np.cumsum(tokens, dtype=np.int64)
-    trues = totals[ends] - totals[ends - tokens]
-    if bool((trues != sampled).any()) or int(sampled.sum()) != len(trajectory.logprobs):
+    trues, sampled = _trues(mask, table), [row[SAMPLED] for row in table]
+    if trues != sampled or sum(trues) != len(trajectory.logprobs):
         raise Rejected(
             RejectReason.LENGTHS,
-            f"{int(totals[-1])} trues of mask, {int(sampled.sum())} sampled tokens, "
-            f"{len(trajectory.logprobs)} log-probs",
+            f"{sum(trues)} trues of mask, {sum(sampled)} sampled tokens, {len(trajectory.logprobs)} log-probs",
         )
-    if int(nodes[:, SEGMENTS].sum()) != len(trajectory.segments):
-        raise Rejected(RejectReason.SEGMENTS, f"{len(trajectory.segments)} segments, nodes count otherwise")
+
+
+def _trues(mask: npt.NDArray[np.uint8], table: list[list[int]]) -> list[int]:
+    """Trues of mask per node."""
+    flags, at, found = mask.view(np.bool_), 0, list[int]()
+    for row in table:
+        end = at + row[TOKENS]
+        found.append(int(np.count_nonzero(flags[at:end])))
+        at = end
+    return found
+
+
+def _check_segments(trajectory: Trajectory, table: list[list[int]]) -> None:
+    """None at all says that no policy is known; else they tile every node."""
+    counted = sum(row[SEGMENTS] for row in table)
+    if counted != len(trajectory.segments):
+        raise Rejected(RejectReason.SEGMENTS, f"{len(trajectory.segments)} segments, but the nodes count {counted}")
+    rows, at = cast("list[list[int]]", trajectory.segments.tolist()), 0
+    for node, row in enumerate(table if rows else ()):
+        end = at + row[SEGMENTS]
+        if (said := bad_segments(rows[at:end], row[SAMPLED])) is not None:
+            raise Rejected(RejectReason.SEGMENTS, f"node {node}: {said}")
+        at = end
+
+
+def _check_columns(trajectory: Trajectory) -> None:
     axes = {"token": len(trajectory.token_ids), "sampled": len(trajectory.logprobs)}
     for name, column in trajectory.columns.items():
         if column.alignment not in value.ALIGNMENTS:
@@ -205,24 +229,22 @@ def _check_lengths(trajectory: Trajectory) -> None:
             raise Rejected(RejectReason.LENGTHS, f"column {name} isn't parallel to the {column.alignment} axis")
 
 
-def _check_record(trajectory: Trajectory) -> None:
+def _check_record(trajectory: Trajectory, table: list[list[int]]) -> None:
     try:
         record: Any = trajectory.record
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.NOT_JSON, f"the record isn't JSON: {error}") from error
     facts = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
     nodes: Any = facts.get("nodes")
-    if not isinstance(nodes, list) or len(cast("list[Any]", nodes)) != len(trajectory.nodes):
-        raise Rejected(RejectReason.SHAPE, f"the record needs `nodes`, a list of {len(trajectory.nodes)} objects")
+    if not isinstance(nodes, list) or len(cast("list[Any]", nodes)) != len(table):
+        raise Rejected(RejectReason.SHAPE, f"the record needs `nodes`, a list of {len(table)} objects")
     if (said := _bad_fact(facts)) is not None:
         raise Rejected(RejectReason.SHAPE, said)
     agents = len(facts.get("agents") or [None])
-    if bool((trajectory.nodes[:, AGENT] >= agents).any()):
+    if any(row[AGENT] >= agents for row in table):
         raise Rejected(RejectReason.SHAPE, f"a node names an agent beyond the table of {agents}")
-    for i, (node, sampled) in enumerate(
-        zip(cast("list[Any]", nodes), trajectory.nodes[:, SAMPLED].tolist(), strict=True)
-    ):
-        if (said := _bad_node(node, sampled)) is not None:
+    for i, (node, row) in enumerate(zip(cast("list[Any]", nodes), table, strict=True)):
+        if (said := _bad_node(node, row[SAMPLED])) is not None:
             raise Rejected(RejectReason.SHAPE, f"node {i}: {said}")
 
 

@@ -100,7 +100,7 @@ class Headers:
 
     __slots__ = ("raw",)
 
-    spec_version = Field("ce_specversion", "text", _text, "CloudEvents version: 1.0", required=True)
+    spec_version = Field("ce_specversion", "text", _text, "CloudEvents version; 1.0 when absent")
     id = Field(
         "ce_id", "text", _text, "event id: a function of what the event says, so a retry is harmless", required=True
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rolloutlog.contract import graph
 from rolloutlog.contract.headers import FIELDS, Headers
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
@@ -31,14 +32,14 @@ def derived(slot: Slot, status: Status, trajectory: Trajectory, digest: str) -> 
     return {
         "rollout": slot.rollout,
         "status": status,
-        "stop_condition": record.get("stop_condition"),
+        "stop_condition": record.get("stop_condition") or None,
         "oldest_policy": span and span[0],
         "newest_policy": span and span[1],
         "grain": record.get("grain", Grain.TOKEN if span else None),
         "reward": trajectory.reward,
         "tokens": len(trajectory.token_ids),
         "turns": sum(trajectory.sampled_nodes),
-        "branches": len(trajectory.branches),
+        "branches": len(graph.leaves(trajectory.parents)),
         "digest": digest,
     }
 
@@ -47,8 +48,11 @@ def disagreement(headers: Headers, expected: dict[str, Any]) -> str | None:
     """The first header that is there and says something else than the value; None if all agree."""
     for name, value in expected.items():
         field = FIELDS[name]
+        raw = headers.raw.get(field.name)
+        if raw is None or (value is not None and raw == field.dump(value).encode()):
+            continue
         said = field.__get__(headers, Headers)
-        if said is not None and said != value:
+        if said != value:
             return f"header {field.name} says {said}, the value says {value}"
     return None
 

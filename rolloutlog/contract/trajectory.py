@@ -119,7 +119,7 @@ class Trajectory:
         """Oldest and newest policy of a sampled token; None without segments."""
         if not len(self.segments):
             return None
-        pairs = [(int(t), int(v)) for t, v, _ in self.segments]
+        pairs = cast("list[list[int]]", self.segments[:, :2].tolist())
         return Policy(*min(pairs)), Policy(*max(pairs))
 
     @property
