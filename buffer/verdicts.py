@@ -1,0 +1,131 @@
+"""What the staleness rule is asked and what it answers: a member's tokens, and the verdicts on members and groups.
+
+Guarantees: values only; a member's tokens are covered by its runs exactly, or it can't be made. Leaves out: the rule
+(`rolloutlog.buffer.staleness`), and what becomes of the group (`rolloutlog.trainer.outcome`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from rolloutlog.buffer.masks import Bools, Spans, masks_digest, tokens_in
+from rolloutlog.contract.segments import Runs
+from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.vocabulary import Verdict
+
+UNKNOWN_POLICY = np.array([-1], np.int32)
+"""Timeline and version of tokens whose source knew no policy: no timeline of any run."""
+
+
+class Cause(StrEnum):
+    """Why a member isn't fresh."""
+
+    SEQUENCE = "sequence"
+    TOKENS = "tokens"
+    ABANDONED = "abandoned"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True, frozen=True)
+class MemberTokens:
+    """What the rule needs of a completed member: who sampled its response tokens, and which may train.
+
+    Raises ValueError where runs or loss mask don't cover the response exactly (reference xtuner 8, 9, 62).
+    """
+
+    member: int
+    attempt: int
+    response_tokens: int
+    runs: Runs
+    loss_mask: Bools | None = None
+
+    def __post_init__(self) -> None:
+        covered = int(self.runs.lengths.sum())
+        if covered != self.response_tokens:
+            raise ValueError(f"segments cover {covered} of {self.response_tokens} response tokens")
+        if self.loss_mask is not None and len(self.loss_mask) != self.response_tokens:
+            raise ValueError(f"the loss mask has {len(self.loss_mask)} entries for {covered} response tokens")
+
+    @classmethod
+    def of(cls, member: int, attempt: int, trajectory: Trajectory) -> MemberTokens:
+        """From a checked trajectory; holds no view of its value, so that the payload can be let go."""
+        runs, size = trajectory.runs, trajectory.response_tokens
+        if size and not len(runs.lengths):
+            runs = Runs(UNKNOWN_POLICY, UNKNOWN_POLICY, np.array([size]))
+        own = Runs(runs.timelines.copy(), runs.versions.copy(), runs.lengths)
+        return cls(member, attempt, size, own, trajectory.loss_mask)
+
+    @property
+    def may_train(self) -> int:
+        """Tokens that the producer lets train: none in an empty response or under an all-zero loss mask."""
+        return self.response_tokens if self.loss_mask is None else int(self.loss_mask.sum())
+
+
+@dataclass(slots=True, frozen=True)
+class MemberVerdict:
+    """What the rule says of one member at a step.
+
+    `mask_runs` are the trained response tokens as `[start, length]` rows. `seq_staleness` is of the oldest sampled
+    token, in train steps, None where no policy is known; `oldest` and `newest` are effective versions.
+    """
+
+    member: int
+    attempt: int
+    verdict: Verdict
+    seq_staleness: int | None
+    response_tokens: int
+    mask_runs: Spans
+    cause: Cause | None = None
+    oldest: int | None = None
+    newest: int | None = None
+
+    @property
+    def trainable_tokens(self) -> int:
+        """Response tokens in the loss."""
+        return tokens_in(self.mask_runs)
+
+    @property
+    def usable(self) -> bool:
+        """True unless it expired or its policy is unknown and dropped; a baseline is usable, without tokens."""
+        dropped = self.verdict is Verdict.UNKNOWN and self.cause is Cause.UNKNOWN
+        return self.verdict is not Verdict.EXPIRED and not dropped
+
+
+@dataclass(slots=True, frozen=True)
+class GroupVerdict:
+    """The verdicts on a group's completed members at `step`.
+
+    `held_until` is the step from which all of its policies lie in the past, None where they do.
+    """
+
+    step: int
+    members: tuple[MemberVerdict, ...]
+    held_until: int | None = None
+
+    @property
+    def staleness(self) -> int:
+        """Staleness of the group: of its oldest member (reference xtuner 46)."""
+        return max((m.seq_staleness for m in self.members if m.seq_staleness is not None), default=0)
+
+    @property
+    def trainable_tokens(self) -> int:
+        """Response tokens in the loss over all members."""
+        return sum(m.trainable_tokens for m in self.members)
+
+    @property
+    def expired(self) -> tuple[MemberVerdict, ...]:
+        """Members that expired."""
+        return tuple(m for m in self.members if m.verdict is Verdict.EXPIRED)
+
+    @property
+    def unknown(self) -> tuple[MemberVerdict, ...]:
+        """Members that can't be used since their policy is unknown."""
+        return tuple(m for m in self.members if m.verdict is Verdict.UNKNOWN and not m.usable)
+
+    @property
+    def masks_digest(self) -> str:
+        """Digest of the masks, for the final event."""
+        return masks_digest((m.member, m.attempt, m.response_tokens, m.mask_runs) for m in self.members)
