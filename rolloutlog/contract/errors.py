@@ -87,6 +87,19 @@ class BlobUnavailable(RolloutlogError):
     default_hint = "check that the blob store of the run is mounted and complete"
 
 
+class WriteFailed(RolloutlogError):
+    """Kafka refused a write, or lost track of it; the message has its answer."""
+
+    exit_code = 4
+    default_hint = "write it again: events have the same id on every try, so a second copy changes nothing"
+
+
+class NotAllowed(RolloutlogError):
+    """The cluster's access control refuses this client."""
+
+    default_hint = "`rolloutlog topics acls` prints the rights that each role needs"
+
+
 class Fenced(RolloutlogError):
     """Another process took this role (a newer owner of the partition, a second trainer); nothing more is written."""
 

@@ -1,0 +1,122 @@
+"""One cluster and one namespace on it, and the clients that we make there.
+
+Guarantees: every client is made here, so all read committed records only, write idempotently with acks of all replicas
+and zstd, and never a batch that the topics refuse (reference kafka 1: pitfalls 2, 13 and 14). `connect` has heard an
+answer. Leaves out: what is read and written (`reading`, `writing`), and topics (`admin`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aiokafka import AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from rolloutlog.contract.errors import BrokerUnreachable
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names
+from rolloutlog.kafka.properties import Security, read_security
+
+CLIENT_ID = "rolloutlog"
+BATCH_BYTES = 1024 * 1024
+"""With aiokafka's default of 16 KiB the same records go 3 times slower (reference kafka 4)."""
+LINGER_MS = 5
+TRANSACTION_TIMEOUT_MS = 10_000
+"""A hung producer stalls the readers of what it wrote that long (design 6.4)."""
+ANSWER_S = 10.0
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach the cluster, and the namespace. `max_message_bytes` is the limit of the run's topics."""
+
+    bootstrap_servers: str
+    names: Names
+    security: Security = field(default_factory=dict[str, Any])
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+
+    @property
+    def max_record_bytes(self) -> int:
+        """Longest record (`Outgoing.size`) that may be sent; above it the body goes to the blob store."""
+        return self.max_message_bytes - RECORD_MARGIN
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """What every kind of client takes."""
+        return {"bootstrap_servers": self.bootstrap_servers, "client_id": CLIENT_ID, **self.security}
+
+    def producer(
+        self,
+        transactional_id: str | None = None,
+        *,
+        linger_ms: int = LINGER_MS,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    ) -> AIOKafkaProducer:
+        """A producer that isn't started yet; `max_request_size` leaves room for the framing of headers."""
+        return AIOKafkaProducer(
+            acks="all",
+            enable_idempotence=True,
+            compression_type="zstd",
+            max_batch_size=min(BATCH_BYTES, self.max_record_bytes),
+            max_request_size=self.max_message_bytes - RECORD_MARGIN // 2,
+            linger_ms=linger_ms,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            **self.client_options,
+        )
+
+    def consumer(
+        self, group_id: str | None = None, *, isolation: Isolation = "read_committed", **options: Any
+    ) -> AIOKafkaConsumer:
+        """A consumer that isn't started yet: no commits and no offset resets of its own. `options` are aiokafka's."""
+        defaults: dict[str, Any] = {
+            "auto_offset_reset": "none",
+            "enable_auto_commit": False,
+            "max_partition_fetch_bytes": self.max_message_bytes,
+        }
+        return AIOKafkaConsumer(
+            group_id=group_id, isolation_level=isolation, **{**self.client_options, **defaults, **options}
+        )
+
+    def admin(self) -> AIOKafkaAdminClient:
+        """An admin client that isn't started yet; it doesn't fail over, so make a new one to try again."""
+        return AIOKafkaAdminClient(**self.client_options)
+
+    async def check(self, answer_s: float = ANSWER_S) -> None:
+        """Raise BrokerUnreachable unless a broker answers within `answer_s` seconds."""
+        client = AIOKafkaClient(**self.client_options)
+        try:
+            await asyncio.wait_for(client.bootstrap(), answer_s)
+        except (KafkaError, OSError, TimeoutError) as error:
+            said = str(error) or type(error).__name__
+            raise BrokerUnreachable(f"no Kafka broker answers at {self.bootstrap_servers}: {said}") from error
+        finally:
+            await client.close()
+
+
+def connection_of(settings: Settings) -> Connection:
+    """The connection that the settings describe, untried. Raises BrokerUnreachable where they name no broker."""
+    servers = settings.bootstrap_servers
+    if not servers:
+        raise BrokerUnreachable("no bootstrap servers are set")
+    security = read_security(settings.command_config)
+    return Connection(servers, Names(settings.namespace), security, settings.topics.max_message_bytes)
+
+
+async def connect(settings: Settings) -> Connection:
+    """The connection that the settings describe, once it answers; else BrokerUnreachable."""
+    quiet_clients()
+    connection = connection_of(settings)
+    await connection.check()
+    return connection
+
+
+def quiet_clients() -> None:
+    """Let aiokafka log from warning on; its info and debug say nothing that our own log doesn't."""
+    logging.getLogger("aiokafka").setLevel(logging.WARNING)

@@ -1,0 +1,105 @@
+"""What a failure of the client means, and ending a client that failed.
+
+Guarantees: every error of aiokafka becomes one of ours that says what to do; a producer is stopped in bounded time, and
+the futures that it leaves are looked at, so that asyncio prints no "never retrieved" (reference kafka 8). Leaves out:
+trying again, which is the caller's decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    InvalidProducerEpoch,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    NodeNotReadyError,
+    ProducerFenced,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicOrPartitionError,
+)
+
+from rolloutlog.contract.errors import (
+    BrokerUnreachable,
+    Fenced,
+    NotAllowed,
+    NotFound,
+    RecordTooLarge,
+    RolloutlogError,
+    WriteFailed,
+)
+from rolloutlog.kafka.connection import Connection
+
+STOP_S = 5.0
+"""Without a broker an idempotent producer waits for ever when it stops (reference kafka 1, pitfall 16)."""
+
+AWAY = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, OSError)
+FORBIDDEN = (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+
+
+def too_large(error: BaseException) -> bool:
+    """True where the client refused a record before it took a sequence number."""
+    return isinstance(error, MessageSizeTooLargeError)
+
+
+def typed(error: BaseException, connection: Connection, transactional_id: str | None = None) -> RolloutlogError:
+    """Our error for a failure of the client."""
+    where = connection.bootstrap_servers
+    if isinstance(error, RolloutlogError):
+        return error
+    if isinstance(error, (ProducerFenced, InvalidProducerEpoch)):
+        return Fenced(f"a newer writer has taken over {transactional_id or 'this transactional id'}")
+    if isinstance(error, MessageSizeTooLargeError):
+        return RecordTooLarge(f"a record is above the limit of {connection.max_message_bytes} bytes: {error}")
+    if isinstance(error, FORBIDDEN):
+        return NotAllowed(f"{where} doesn't allow it: {error!r}")
+    if isinstance(error, UnknownTopicOrPartitionError):
+        return NotFound(f"a topic of {connection.names.namespace} isn't there: {error}", "`rolloutlog topics create`")
+    if isinstance(error, AWAY):
+        return BrokerUnreachable(f"no Kafka broker answers at {where}: {error!r}")
+    return WriteFailed(f"{where} didn't take what was written: {error!r}")
+
+
+async def stop_producer(producer: AIOKafkaProducer) -> None:
+    """Stop a producer, whatever state it is in, in at most `STOP_S` seconds; what it still held is given up."""
+    try:
+        await asyncio.wait_for(producer.stop(), STOP_S)
+    except (KafkaError, OSError, TimeoutError):
+        await producer.client.close()
+    finally:
+        _retrieve_left(producer)
+
+
+def retrieve(futures: Iterable[asyncio.Future[Any]]) -> None:
+    """Look at futures that nobody will await, those that are done and those to come."""
+    for future in futures:
+        future.add_done_callback(_look)
+
+
+def _look(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+def _retrieve_left(producer: AIOKafkaProducer) -> None:
+    """aiokafka 0.14 sets these on a fatal error and never looks at them; there is no public way to."""
+    manager = getattr(producer, "_txn_manager", None)
+    waiter = getattr(manager, "_transaction_waiter", None)
+    accumulator: Any = getattr(producer, "_message_accumulator", None)
+    batches = [batch for queue in getattr(accumulator, "_batches", {}).values() for batch in queue]
+    left = [waiter] + [getattr(batch, "_drain_waiter", None) for batch in batches]
+    retrieve(future for future in left if future is not None)

@@ -1,0 +1,262 @@
+"""Reading the log: one record, a partition to its end, and following partitions.
+
+Guarantees: only committed records are seen; "the end" is the one at the time of the call, and a transaction that is
+open below it is an error unless asked otherwise, since it hides records (reference kafka 7); an offset that isn't there
+any more is an error and never a silent jump. Leaves out: consumer groups (`partition_loop`) and payloads by handle
+(`payloads`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaClient, AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka.errors import KafkaError
+
+from rolloutlog.contract.errors import BrokerUnreachable, IndexMismatch, NotFound, OpenTransaction
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.topics import Names, Topic
+from rolloutlog.kafka.connection import Connection, Isolation
+
+POLL_MS = 500
+MAKE_TOPICS = "`rolloutlog topics create` makes the run's topics"
+SILENCE_S = 60.0
+"""A read of what is known to be there gives up after so long without a record."""
+
+
+class Ends(NamedTuple):
+    """Offsets of a partition: of its first record, and one past its last stable and its last written one."""
+
+    first: int
+    stable: int
+    high: int
+
+    @property
+    def is_open(self) -> bool:
+        """True while a transaction is open below the end."""
+        return self.stable < self.high
+
+
+def event_of(record: ConsumerRecord, names: Names) -> Event:
+    """The event in a record of one of the namespace's topics."""
+    headers = Headers((name, raw or b"") for name, raw in record.headers)
+    return Event(
+        names.bare(record.topic), record.partition, record.offset, record.timestamp, record.key, headers, record.value
+    )
+
+
+async def partition_counts(connection: Connection, topics: Iterable[Topic]) -> dict[Topic, int]:
+    """How many partitions each topic has. Raises NotFound for one that isn't there."""
+    client = AIOKafkaClient(**connection.client_options)
+    try:
+        await client.bootstrap()
+        cluster = await client.fetch_all_metadata()
+    except (KafkaError, OSError) as error:
+        raise BrokerUnreachable(f"no Kafka broker answers at {connection.bootstrap_servers}: {error}") from error
+    finally:
+        await client.close()
+    counts: dict[Topic, int] = {}
+    for topic in topics:
+        numbers = cluster.partitions_for_topic(connection.names.topic(topic))
+        if not numbers:
+            raise NotFound(f"topic {connection.names.topic(topic)} isn't there", MAKE_TOPICS)
+        counts[topic] = len(numbers)
+    return counts
+
+
+async def ends(connection: Connection, topics: Iterable[Topic]) -> dict[tuple[Topic, int], Ends]:
+    """Ends of every partition of the topics, asked in the order given. Raises NotFound."""
+    wanted = list(topics)
+    found: dict[tuple[Topic, int], Ends] = {}
+    counts = await partition_counts(connection, wanted)
+    async with reader(connection) as committed, reader(connection, isolation="read_uncommitted") as written:
+        for topic in wanted:
+            name = connection.names.topic(topic)
+            places = [TopicPartition(name, number) for number in range(counts[topic])]
+            high = await written.end_offsets(places)
+            stable = await committed.end_offsets(places)
+            first = await committed.beginning_offsets(places)
+            for place in places:
+                # asked later, the stable end may lie above the written one by now
+                end = Ends(first[place], min(stable[place], high[place]), high[place])
+                found[topic, place.partition] = end
+    return found
+
+
+async def ends_of(connection: Connection, topic: Topic, partition: int) -> Ends:
+    """Ends of one partition. Raises NotFound."""
+    found = (await ends(connection, [topic])).get((topic, partition))
+    if found is None:
+        raise NotFound(f"topic {connection.names.topic(topic)} has no partition {partition}")
+    return found
+
+
+async def read_to_end(
+    connection: Connection, topic: Topic, partition: int, start: int = 0, *, end: int | None = None,
+    allow_open: bool = False,
+) -> AsyncIterator[list[Event]]:  # fmt: skip
+    """Batches of the events from offset `start` (0: the first there is) up to, not including, `end`.
+
+    `end` None is the last stable offset at the call. Raises OpenTransaction where a transaction is open below the end,
+    unless `allow_open`; IndexMismatch where `start` isn't on the log; BrokerUnreachable when it falls silent.
+    """
+    found = await ends_of(connection, topic, partition)
+    if found.is_open and not allow_open:
+        raise open_transaction(connection, topic, partition, found)
+    stop = found.stable if end is None else min(end, found.stable)
+    if stop <= found.first:
+        return
+    async with Tail(connection, {(topic, partition): start}, known={(topic, partition): found}) as tail:
+        async for events in tail.until({(topic, partition): stop}):
+            yield events
+
+
+async def read_one(connection: Connection, topic: Topic, partition: int, offset: int) -> Event:
+    """The event at one offset. Raises NotFound where there is none: a marker, compacted, deleted or not written yet."""
+    found = await ends_of(connection, topic, partition)
+    if found.first <= offset < found.stable:
+        async for events in read_to_end(connection, topic, partition, offset, end=offset + 1, allow_open=True):
+            return events[0]
+    raise NotFound(
+        f"no record at {connection.names.topic(topic)}/{partition}/{offset}; its records lie in "
+        f"[{found.first}, {found.stable})"
+    )
+
+
+def open_transaction(connection: Connection, topic: Topic, partition: int, ends: Ends) -> OpenTransaction:
+    """The error that says which partition hides records behind an open transaction."""
+    return OpenTransaction(
+        f"a transaction is open on {connection.names.topic(topic)}/{partition}: offsets "
+        f"{ends.stable} to {ends.high} can't be read yet"
+    )
+
+
+class Tail:
+    """Follows partitions from given offsets, without a group: `async with Tail(...) as tail: await tail.poll()`.
+
+    `starts`: offset by (topic, partition); 0 is the first there is; another one that isn't on the log raises
+    IndexMismatch when it opens. `fetch_bytes` bounds what lies fetched and unread in memory, per broker.
+    """
+
+    def __init__(
+        self, connection: Connection, starts: Mapping[tuple[Topic, int], int], *, fetch_bytes: int = 32 << 20,
+        known: Mapping[tuple[Topic, int], Ends] | None = None,
+    ) -> None:  # fmt: skip
+        self._connection = connection
+        self._starts = dict(starts)
+        self._known = known
+        self._consumer = connection.consumer(fetch_max_bytes=fetch_bytes)
+
+    async def __aenter__(self) -> Tail:
+        known = self._known or await ends(self._connection, dict.fromkeys(topic for topic, _ in self._starts))
+        for (topic, partition), start in self._starts.items():
+            self._starts[topic, partition] = _valid_start(self._connection, topic, partition, start, known)
+        await _start(self._connection, self._consumer)
+        self._consumer.assign([self._place(*key) for key in self._starts])
+        for key, start in self._starts.items():
+            self._consumer.seek(self._place(*key), start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await stop_client(self._consumer)
+
+    async def poll(self, timeout_ms: int = POLL_MS, max_records: int | None = None) -> list[Event]:
+        """Events that arrived, in order within each partition; empty after `timeout_ms` without any."""
+        fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
+        return [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
+
+    async def position(self, topic: Topic, partition: int) -> int:
+        """Offset of the next record to come."""
+        return await self._consumer.position(self._place(topic, partition))
+
+    async def stable_end(self, topic: Topic, partition: int) -> int:
+        """Last stable offset now, asked of the broker."""
+        place = self._place(topic, partition)
+        return (await self._consumer.end_offsets([place]))[place]
+
+    def seek(self, topic: Topic, partition: int, offset: int) -> None:
+        """Go on at another offset."""
+        self._consumer.seek(self._place(topic, partition), offset)
+
+    def pause(self, topic: Topic, partition: int) -> None:
+        """Fetch no more of this partition."""
+        self._consumer.pause(self._place(topic, partition))
+
+    def resume(self, topic: Topic, partition: int) -> None:
+        """Fetch it again."""
+        self._consumer.resume(self._place(topic, partition))
+
+    async def until(self, stops: Mapping[tuple[Topic, int], int]) -> AsyncIterator[list[Event]]:
+        """Batches of events below the stops, until every partition has reached its own; then those are paused.
+
+        Positions decide, not records: markers and compaction leave gaps at the end. Raises BrokerUnreachable when
+        nothing moves for a minute.
+        """
+        left = dict(stops)
+        moved = asyncio.get_running_loop().time()
+        while True:
+            for key in [key for key, stop in left.items() if await self.position(*key) >= stop]:
+                self.pause(*key)
+                del left[key]
+                moved = asyncio.get_running_loop().time()
+            if not left:
+                return
+            events = await self.poll()
+            if events:
+                moved = asyncio.get_running_loop().time()
+                wanted = [event for event in events if event.offset < stops[event.topic, event.partition]]
+                if wanted:
+                    yield wanted
+            elif asyncio.get_running_loop().time() - moved > SILENCE_S:
+                raise BrokerUnreachable(f"nothing was read for {SILENCE_S:.0f} s below offset {left}")
+
+    def _place(self, topic: Topic, partition: int) -> TopicPartition:
+        return TopicPartition(self._connection.names.topic(topic), partition)
+
+
+@asynccontextmanager
+async def reader(
+    connection: Connection, *, isolation: Isolation = "read_committed"
+) -> AsyncGenerator[AIOKafkaConsumer]:
+    """A started consumer without a group, for questions about offsets and topics."""
+    consumer = connection.consumer(isolation=isolation)
+    await _start(connection, consumer)
+    try:
+        yield consumer
+    finally:
+        await stop_client(consumer)
+
+
+async def stop_client(client: Any) -> None:
+    """Stop a consumer or close an admin client; a broker that is away doesn't matter any more (reference kafka 6)."""
+    await asyncio.sleep(0)  # its tasks must have begun, or aiokafka takes their end for a cancellation of ours
+    try:
+        await (client.stop() if hasattr(client, "stop") else client.close())
+    except KafkaError:
+        return
+
+
+async def _start(connection: Connection, consumer: AIOKafkaConsumer) -> None:
+    try:
+        await consumer.start()
+    except (KafkaError, OSError) as error:
+        await stop_client(consumer)
+        raise BrokerUnreachable(f"no Kafka broker answers at {connection.bootstrap_servers}: {error}") from error
+
+
+def _valid_start(
+    connection: Connection, topic: Topic, partition: int, start: int, known: Mapping[tuple[Topic, int], Ends]
+) -> int:
+    found = known.get((topic, partition))
+    name = f"{connection.names.topic(topic)}/{partition}"
+    if found is None:
+        raise NotFound(f"{name} isn't there")
+    if start == 0:
+        return found.first
+    if not found.first <= start <= found.high:
+        raise IndexMismatch(f"offset {start} of {name} isn't on the log, which holds [{found.first}, {found.high})")
+    return start

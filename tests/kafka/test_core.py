@@ -1,0 +1,170 @@
+"""The clients, end to end on a real broker: topics, records, transactions, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from rolloutlog.contract.errors import (
+    BrokerUnreachable,
+    Fenced,
+    NotFound,
+    OpenTransaction,
+    RecordTooLarge,
+    TopicMismatch,
+)
+from rolloutlog.contract.events import Event, Outgoing, taken_event
+from rolloutlog.contract.partitions import partition_of
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import TOPICS, Topic
+from rolloutlog.kafka.admin import create_topics, delete_topics, describe_topics
+from rolloutlog.kafka.connection import Connection, connect
+from rolloutlog.kafka.reading import ends_of, partition_counts, read_one, read_to_end
+from rolloutlog.kafka.writing import TransactionalWriter, Writer
+
+pytestmark = pytest.mark.broker
+
+
+def record(group: str, renewal: int = 0) -> Outgoing:
+    now = int(time.time() * 1000)
+    return taken_event(
+        group=group, group_size=1, seed="s", worker="w", renewal=renewal, lease_ms=1, source="/t", now=now
+    )
+
+
+async def everything(connection: Connection, topic: Topic, partition: int) -> list[Event]:
+    return [event async for batch in read_to_end(connection, topic, partition) for event in batch]
+
+
+def test_topics_are_created_once_and_checked(settings: Settings) -> None:
+    """Design 2: creating is idempotent; another partition count is refused by name."""
+
+    async def body() -> None:
+        connection = await connect(settings)
+        first = await create_topics(connection, settings)
+        assert [report.topic for report in first] == list(TOPICS)
+        assert all(report.created for report in first)
+        assert {report.topic: report.partitions for report in first}[Topic.ROLLOUTS] == 3
+        again = await create_topics(connection, settings)
+        assert not any(report.created for report in again)
+        other = settings.model_copy(update={"topics": settings.topics.model_copy(update={"partitions": 4})})
+        with pytest.raises(TopicMismatch, match="3 partitions"):
+            await create_topics(connection, other)
+        longer = settings.model_copy(
+            update={"topics": settings.topics.model_copy(update={"max_message_bytes": 1 << 20})}
+        )
+        with pytest.raises(TopicMismatch, match=r"max\.message\.bytes"):
+            await create_topics(connection, longer)
+        assert len(await delete_topics(connection)) == len(TOPICS)
+        assert await describe_topics(connection) == []
+
+    asyncio.run(body())
+
+
+def test_records_are_read_back_from_their_partition(settings: Settings) -> None:
+    """The client's partitioner is murmur2 of the key, as `contract.partitions` says."""
+
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        groups = [f"g{number}" for number in range(30)]
+        async with Writer(connection) as writer:
+            for group in groups:
+                await writer.send(record(group))
+        assert (await partition_counts(connection, [Topic.ROLLOUTS])) == {Topic.ROLLOUTS: 3}
+        for partition in range(3):
+            wanted = [group for group in groups if partition_of(group, 3) == partition]
+            events = await everything(connection, Topic.ROLLOUTS, partition)
+            assert [event.headers.group for event in events] == wanted
+            one = await read_one(connection, Topic.ROLLOUTS, partition, 0)
+            assert one.headers.raw == events[0].headers.raw
+        with pytest.raises(NotFound):
+            await read_one(connection, Topic.ROLLOUTS, 0, 1000)
+
+    asyncio.run(body())
+
+
+def test_a_transaction_commits_all_or_nothing(settings: Settings) -> None:
+    """Design 6.3; an exception in the block aborts."""
+
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        async with TransactionalWriter(connection, connection.names.transactional_id("t")) as writer:
+            async with writer.transaction() as transaction:
+                await transaction.send(record("g1"))
+                await transaction.send(record("g1", 1))
+            assert [written.offset for written in transaction.written] == [0, 1]
+            with pytest.raises(KeyError):
+                async with writer.transaction() as transaction:
+                    await transaction.send(record("g1", 2))
+                    raise KeyError
+            async with writer.transaction() as transaction:
+                await transaction.send(record("g1", 3))
+        events = await everything(connection, Topic.ROLLOUTS, partition_of("g1", 3))
+        assert [event.headers.renewal for event in events] == [0, 1, 3]
+
+    asyncio.run(body())
+
+
+def test_a_newer_writer_fences_the_older_one(settings: Settings) -> None:
+    """What the old one left open is aborted; it can't commit any more."""
+
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        name = connection.names.transactional_id("t")
+        old, new = TransactionalWriter(connection, name), TransactionalWriter(connection, name)
+        await old.start()
+        with pytest.raises(Fenced):
+            async with old.transaction() as transaction:
+                await transaction.send(record("g1"))
+                await asyncio.gather(*transaction._futures)
+                found = await ends_of(connection, Topic.ROLLOUTS, partition_of("g1", 3))
+                assert found.is_open
+                with pytest.raises(OpenTransaction):
+                    await everything(connection, Topic.ROLLOUTS, partition_of("g1", 3))
+                await new.start()
+        async with new.transaction() as transaction:
+            await transaction.send(record("g1", 7))
+        events = await everything(connection, Topic.ROLLOUTS, partition_of("g1", 3))
+        assert [event.headers.renewal for event in events] == [7]
+        await new.close()
+
+    asyncio.run(body())
+
+
+def test_a_record_above_the_limit_takes_no_sequence_number(settings: Settings) -> None:
+    """Reference kafka 1, pitfall 2: the next send works."""
+
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        small = record("g1")
+        large = Outgoing(small.topic, small.key, small.headers, bytes(connection.max_record_bytes))
+        async with Writer(connection) as writer:
+            with pytest.raises(RecordTooLarge):
+                await writer.send(large)
+            await writer.send(small)
+        assert len(await everything(connection, Topic.ROLLOUTS, partition_of("g1", 3))) == 1
+
+    asyncio.run(body())
+
+
+def test_no_broker_is_said_at_once() -> None:
+    """Exit code 3, within seconds."""
+    with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:9"):
+        asyncio.run(connect(Settings(bootstrap_servers="127.0.0.1:9")))
+    with pytest.raises(BrokerUnreachable, match="no bootstrap servers"):
+        asyncio.run(connect(Settings()))
+
+
+def test_a_read_of_an_empty_partition_ends(settings: Settings) -> None:
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        assert await everything(connection, Topic.SEEDS, 0) == []
+
+    asyncio.run(body())
