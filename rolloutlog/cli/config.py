@@ -21,8 +21,8 @@ from rolloutlog.contract.settings import Settings
 
 PREFIX = "ROLLOUTLOG_"
 DEFAULT_FILE = Path("rolloutlog.toml")
-OTHER_VARIABLES = frozenset({"ROLLOUTLOG_DATA_DIR", "ROLLOUTLOG_CACHE_DIR"})
-"""Variables that aren't settings of a run: folders of the embedded broker."""
+OTHER_VARIABLES = frozenset({"ROLLOUTLOG_DATA_DIR", "ROLLOUTLOG_CACHE_DIR", "ROLLOUTLOG_MAVEN_REPOSITORY"})
+"""Variables that aren't settings of a run: folders of the embedded broker, and where its jars come from."""
 
 
 class _Sources(BaseSettings, Settings):
