@@ -1,6 +1,7 @@
 """Dead letters: what was rejected, why, and where it lies (design 3).
 
-Guarantees: a dead letter carries reason, handle, headers and digest, never the value; the same rejection by the same
+Guarantees: a dead letter of a record carries reason, handle, headers and digest, never the value; one of an importer's
+line has no handle, so it carries path, line and, where it is small, the line itself. The same rejection by the same
 reader has the same id. Leaves out: trying again (`dead-letters retry` reads the handle).
 """
 
@@ -15,6 +16,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 
 NO_KEY = b"(none)"
+RAW_BYTES = 16 * 1024
+"""Longest line that is kept with its dead letter."""
 
 
 def rejected_event(event: Event, rejected: Rejected, *, source: str, now: int) -> Outgoing:
@@ -36,3 +39,29 @@ def rejected_event(event: Event, rejected: Rejected, *, source: str, now: int) -
         headers={"reason": rejected.reason},
     )  # fmt: skip
     return Outgoing(made.topic, event.key or NO_KEY, made.headers, made.value, None, now)
+
+
+def rejected_line(
+    raw: bytes, rejected: Rejected, *, path: str, line: int, byte: int, source: str, now: int, size: int | None = None
+) -> Outgoing:
+    """`record.rejected` for a line of a file that was imported; `line` counts from 1, `byte` from 0.
+
+    `size` is the line's length where `raw` isn't all of it.
+    """
+    digest = digest_of(raw)
+    body = {
+        "reason": rejected.reason,
+        "detail": rejected.detail,
+        "path": path,
+        "line": line,
+        "byte": byte,
+        "size": len(raw) if size is None else size,
+        "raw": raw.decode("utf-8", "backslashreplace") if len(raw) <= RAW_BYTES else None,
+        "digest": digest,
+    }
+    made = outgoing(
+        EventType.RECORD_REJECTED, Topic.DEAD_LETTERS, key="", source=source, value=orjson.dumps(body), now=now,
+        event_id=id_of("rejected-line", path, line, digest), subject=f"{path}:{line}",
+        headers={"reason": rejected.reason},
+    )  # fmt: skip
+    return Outgoing(made.topic, NO_KEY, made.headers, made.value, None, now)

@@ -132,6 +132,7 @@ class Headers:
     branches = Field("ce_branches", "integer", _count, "root-to-leaf paths")
     filtered = Field("ce_filtered", "true or false", _flag, "whether the source filtered it out", dump=_flag_text)
     digest = Field("ce_digest", "SHA-256, hex", _text, "digest of the value (of the body, where a claim stands for it)")
+    raw_digest = Field("ce_rawdigest", "SHA-256, hex", _text, "digest of the source's line, where imported")
     origin_seed = Field(
         "ce_originseed", "text", _text, "seed from which all members of the group descend; absent: imported"
     )

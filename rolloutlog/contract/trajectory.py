@@ -42,13 +42,14 @@ class Trajectory:
 
     def __init__(
         self, *, record_text: bytes, token_ids: I32, logprobs: npt.NDArray[np.float32], mask: npt.NDArray[np.uint8],
-        segments: I32, nodes: I32, columns: Mapping[str, Column] | None = None,
+        segments: I32, nodes: I32, columns: Mapping[str, Column] | None = None, record: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
+        """`record`: what `record_text` says, where the caller has it parsed already."""
         self.record_text = record_text
         self.token_ids, self.logprobs, self.mask = token_ids, logprobs, mask
         self.segments, self.nodes = segments, nodes
         self.columns: dict[str, Column] = dict(columns or {})
-        self._record: dict[str, Any] | None = None
+        self._record = record
 
     @property
     def record(self) -> dict[str, Any]:

@@ -139,6 +139,8 @@ class RejectReason(StrEnum):
     CLAIM_MISSING = "claim-missing"
     CLAIM_CHANGED = "claim-changed"
     POLICY_UNKNOWN = "policy-unknown"
+    ERA_UNKNOWN = "era-unknown"
+    UNREADABLE = "unreadable"
 
 
 RESOLVES_SLOT = frozenset(
