@@ -42,6 +42,7 @@ TOPIC_OF: dict[Topic, frozenset[EventType]] = {
     Topic.SEEDS: frozenset({EventType.SEED_EMITTED, EventType.SEED_CANCELLED}),
     Topic.GROUP_EVENTS: frozenset({EventType.MEMBER_EXPIRED, EventType.GROUP_TRAINED, EventType.GROUP_DROPPED}),
 }
+_TYPES = {topic: {str(known): known for known in types} for topic, types in TOPIC_OF.items()}
 MAX_GROUP = 1 << 20
 
 
@@ -91,26 +92,31 @@ def read_headers(event: Event, partitions: int | None = None) -> EventType:
 
 
 def _event_type(event: Event, text: str) -> EventType:
-    if text not in {str(known) for known in TOPIC_OF[event.topic]}:
+    known = _TYPES[event.topic].get(text)
+    if known is None:
         raise HeaderError(RejectReason.TYPE_UNKNOWN, f"type {text[:80]!r} isn't one of {event.topic}")
-    return EventType(text)
+    return known
 
 
 def _check_slot(event_type: EventType, headers: Headers) -> None:
     if event_type in STATUS_OF or event_type is EventType.ROLLOUT_ANNOTATED:
-        slot = Slot.of(headers)
-        if not 0 < slot.group_size <= MAX_GROUP or not 0 <= slot.member < slot.group_size:
-            raise HeaderError(RejectReason.MEMBER_RANGE, f"member {slot.member} of a group of {slot.group_size}")
-        if not 0 < slot.needed <= slot.group_size:
-            raise HeaderError(RejectReason.GROUP_SIZE, f"{slot.needed} members needed of {slot.group_size}")
-        if slot.attempt < 1:
-            raise HeaderError(RejectReason.HEADER_MALFORMED, "attempts count from 1")
+        check_slot(Slot.of(headers))
     if event_type is EventType.SEED_TAKEN:
         for field in (Headers.seed, Headers.worker):
             headers.require(field)
         headers.require(Headers.lease)
     if event_type is EventType.GROUP_CANCELLED:
         headers.require(Headers.group_size)
+
+
+def check_slot(slot: Slot) -> None:
+    """Ranges of member, group and attempt. Raises HeaderError."""
+    if not 0 < slot.group_size <= MAX_GROUP or not 0 <= slot.member < slot.group_size:
+        raise HeaderError(RejectReason.MEMBER_RANGE, f"member {slot.member} of a group of {slot.group_size}")
+    if not 0 < slot.needed <= slot.group_size:
+        raise HeaderError(RejectReason.GROUP_SIZE, f"{slot.needed} members needed of {slot.group_size}")
+    if slot.attempt < 1:
+        raise HeaderError(RejectReason.HEADER_MALFORMED, "attempts count from 1")
 
 
 def is_claim(event: Event) -> bool:
@@ -127,13 +133,14 @@ def read_rollout(event: Event, body: bytes | None = None, body_type: str | None 
     if raw is None:
         raise Rejected(RejectReason.VALUE_NULL, "the value is null")
     headers = event.headers
+    digest = digest_of(raw)
     try:
         slot = Slot.of(headers)
-        check_digest(headers, raw)
+        check_digest(headers, digest)
         trajectory = value.decode(raw, body_type or headers.require(Headers.content_type))
         check_trajectory(trajectory)
         status = STATUS_OF[EventType(headers.require(Headers.type))]
-        expected = derived(slot, status, trajectory, digest_of(raw))
+        expected = derived(slot, status, trajectory, digest)
         if said := disagreement(headers, expected):
             raise Rejected(RejectReason.INCONSISTENT, said)
     except (HeaderError, value.BadValue) as error:
@@ -141,11 +148,11 @@ def read_rollout(event: Event, body: bytes | None = None, body_type: str | None 
     return Rollout(slot, trajectory, status)
 
 
-def check_digest(headers: Headers, raw: bytes) -> None:
-    """Compare the digest header, where there is one, with the value. Raises Rejected(digest)."""
+def check_digest(headers: Headers, digest: str) -> None:
+    """Compare the digest header, where there is one, with the value's. Raises Rejected(digest)."""
     said = headers.digest
-    if said is not None and said != digest_of(raw):
-        raise Rejected(RejectReason.DIGEST, f"header says {said[:12]}..., the value is {digest_of(raw)[:12]}...")
+    if said is not None and said != digest:
+        raise Rejected(RejectReason.DIGEST, f"header says {said[:12]}..., the value is {digest[:12]}...")
 
 
 def read_json(event: Event) -> dict[str, Any]:
@@ -153,7 +160,7 @@ def read_json(event: Event) -> dict[str, Any]:
     if event.value is None:
         raise Rejected(RejectReason.VALUE_NULL, "the value is null")
     try:
-        check_digest(event.headers, event.value)
+        check_digest(event.headers, digest_of(event.value))
         body: Any = orjson.loads(event.value)
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
@@ -227,6 +234,9 @@ def _check_columns(trajectory: Trajectory) -> None:
             raise Rejected(RejectReason.SHAPE, f"column {name} has alignment {column.alignment!r}")
         if column.alignment in axes and len(column.array) != axes[column.alignment]:
             raise Rejected(RejectReason.LENGTHS, f"column {name} isn't parallel to the {column.alignment} axis")
+    own = trajectory.columns.get("loss_mask")
+    if own is not None and (own.alignment not in axes or own.array.ndim != 1):
+        raise Rejected(RejectReason.SHAPE, "column loss_mask is one number per token or per sampled token")
 
 
 def _check_record(trajectory: Trajectory, table: list[list[int]]) -> None:

@@ -84,8 +84,8 @@ class History:
         return policy in self.published or policy in self.imported
 
     def next_timeline(self) -> int:
-        """Number of the next timeline: newest + 1, 0 in an empty namespace."""
-        return max(self.forks, default=-1) + 1
+        """Number of the next timeline: newest + 1, imported ones counted; 0 in an empty namespace."""
+        return max([*self.forks, *(policy.timeline for policy in self.imported)], default=-1) + 1
 
     def _ancestors(self, timeline: int) -> dict[int, int | None]:
         """Each timeline on the way up, with the lowest fork step met before it (None for itself)."""

@@ -8,6 +8,7 @@ it was checked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -17,9 +18,12 @@ import orjson
 
 from rolloutlog.contract import graph
 from rolloutlog.contract.arrays import Array
+from rolloutlog.contract.errors import InvalidRecord
+from rolloutlog.contract.exact import exact, joined
 from rolloutlog.contract.node import Node
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.segments import Runs, runs_of
+from rolloutlog.contract.vocabulary import RejectReason
 
 NODE_COLUMNS = 5
 PARENT, TOKENS, SAMPLED, SEGMENTS, AGENT = range(NODE_COLUMNS)
@@ -64,18 +68,19 @@ class Trajectory:
     ) -> Trajectory:
         """Columns from nodes; `record` holds what else is known (reward, task, errors, agents, ...).
 
-        Raises ValueError where a column can't be an array of its dtype; soundness is for `checks`.
+        Raises InvalidRecord(shape) where a column can't be an array of its dtype, the record can't be JSON, or a reward
+        isn't finite (JSON would make it null, which says pending); soundness is for `checks`.
         """
         counts = [(len(n.token_ids), len(n.logprobs), len(n.segments)) for n in nodes]
         table = [(n.parent, t, s, g, n.agent) for n, (t, s, g) in zip(nodes, counts, strict=True)]
         facts = [{"message": n.message, "sampled": n.sampled, **n.facts} for n in nodes]
         return cls(
-            record_text=orjson.dumps({**(record or {}), "nodes": facts}, option=orjson.OPT_SERIALIZE_NUMPY),
-            token_ids=_joined([n.token_ids for n in nodes], np.int32),
-            logprobs=_joined([n.logprobs for n in nodes], np.float32),
-            mask=_joined([n.mask for n in nodes], np.uint8),
-            segments=np.array([s for n in nodes for s in n.segments], np.int32).reshape(-1, 3),
-            nodes=np.array(table, np.int32).reshape(-1, NODE_COLUMNS),
+            record_text=_text_of({**(record or {}), "nodes": facts}),
+            token_ids=joined("token_ids", [n.token_ids for n in nodes], np.int32),
+            logprobs=joined("logprobs", [n.logprobs for n in nodes], np.float32),
+            mask=joined("mask", [n.mask for n in nodes], np.uint8),
+            segments=exact("segments", [s for n in nodes for s in n.segments], np.int32, 3),
+            nodes=exact("nodes", table, np.int32, NODE_COLUMNS),
             columns=columns,
         )
 
@@ -108,7 +113,10 @@ class Trajectory:
     def loss_mask(self) -> npt.NDArray[np.bool_] | None:
         """The producer's own loss mask on the response axis, if it sent one."""
         column = self.columns.get("loss_mask")
-        return None if column is None else column.array.astype(np.bool_)
+        if column is None:
+            return None
+        kept = column.array.astype(np.bool_)
+        return kept[self.mask.astype(np.bool_)] if column.alignment == "token" else kept
 
     @property
     def runs(self) -> Runs:
@@ -145,8 +153,13 @@ class Trajectory:
         return {**own, "nodes": self.nodes, **{name: column.array for name, column in self.columns.items()}}
 
 
-def _joined(parts: Sequence[Sequence[Any] | npt.NDArray[Any]], dtype: type[np.generic]) -> Array:
-    arrays = [np.asarray(part, dtype) for part in parts if len(part)]
-    if not arrays:
-        return np.empty(0, dtype)
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+def _text_of(record: Mapping[str, Any]) -> bytes:
+    """The record as JSON. Raises InvalidRecord(shape)."""
+    agents: Any = record.get("agents") or ()
+    rewards: list[Any] = [record.get("reward"), *(agent.get("reward") for agent in agents if isinstance(agent, dict))]
+    try:
+        if not all(math.isfinite(reward) for reward in rewards if reward is not None):
+            raise InvalidRecord(RejectReason.SHAPE, f"a reward is a finite number or null: {rewards}")
+        return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
+    except (TypeError, RuntimeError) as error:
+        raise InvalidRecord(RejectReason.SHAPE, f"the record can't be JSON: {error}") from error
