@@ -85,8 +85,10 @@ def _client_ports(first: int, count: int) -> list[int]:
 
 
 def _random_id() -> str:
-    """A cluster id as Kafka makes them: a random UUID, base64 without padding."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """A cluster id as Kafka makes them: a random UUID, base64 without padding, that no tool takes for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        continue
+    return text
 
 
 def _check_identity(folder: BrokerFolder, state: BrokerState) -> None:
