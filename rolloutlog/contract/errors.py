@@ -70,7 +70,7 @@ class RecordTooLarge(RolloutlogError):
     default_hint = "set `blobs` to a folder or URL, so that large bodies go there and the event carries a claim"
 
 
-class InvalidRecord(RolloutlogError):
+class InvalidRecord(RolloutlogError, ValueError):
     """A record that a producer was asked to write breaks the contract; nothing was written."""
 
     default_hint = "docs/write-a-producer.md gives the rules of a record"

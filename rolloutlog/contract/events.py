@@ -86,9 +86,12 @@ def outgoing(
     return Outgoing(topic, key.encode(), Headers.encode(attributes), value, partition, now)
 
 
-def rollout_event(rollout: Rollout, *, source: str, now: int) -> Outgoing:
-    """`rollout.completed`, `.aborted` or `.failed`. Raises ValueError where the record is malformed."""
-    body = value.encode(rollout.trajectory)
+def rollout_event(rollout: Rollout, *, source: str, now: int, body: bytes | None = None) -> Outgoing:
+    """`rollout.completed`, `.aborted` or `.failed`; `body` is its encoded trajectory, where the caller has it.
+
+    Raises ValueError where the record is malformed; a producer looks at it with `checks` first.
+    """
+    body = value.encode(rollout.trajectory) if body is None else body
     slot = rollout.slot
     known = provenance.given(slot) | provenance.derived(slot, rollout.status, rollout.trajectory, digest_of(body))
     return outgoing(

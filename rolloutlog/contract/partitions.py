@@ -6,6 +6,8 @@ librdkafka's default (CRC32), which disagrees; such producers need `partitioner=
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
@@ -25,7 +27,8 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
+@lru_cache(1 << 14)
 def partition_of(key: str | bytes, partitions: int) -> int:
-    """Partition of a key among `partitions`."""
+    """Partition of a key among `partitions`; remembered, since a group's members come close together."""
     raw = key.encode() if isinstance(key, str) else key
     return (murmur2(raw) & 0x7FFFFFFF) % partitions

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rolloutlog.contract.errors import InvalidRecord
+from rolloutlog.contract.exact import exact
 from rolloutlog.contract.node import Logprobs, Mask, Node, Tokens
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.segments import from_versions
+from rolloutlog.contract.segments import Segment, from_versions
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RejectReason, Status
@@ -42,21 +44,20 @@ class Rollout:
         `mask` is parallel to `response_ids`: 1 for sampled tokens, 0 for tool tokens inside (all ones when None).
         `logprobs` and `versions` are parallel to `response_ids` or hold one entry per sampled token; `versions` is
         also one number or policy for all. A bare version is of timeline 0. `slot` and `record` add what else is
-        known. Raises InvalidRecord(lengths) where lengths disagree.
+        known. Raises InvalidRecord(lengths) where lengths disagree, and (shape) for what isn't a number.
         """
         size = len(response_ids)
-        kept = np.ones(size, np.uint8) if mask is None else np.asarray(mask, np.uint8)
+        kept = np.ones(size, np.uint8) if mask is None else exact("mask", mask, np.uint8)
         if len(kept) != size:
             raise InvalidRecord(RejectReason.LENGTHS, f"mask has {len(kept)} entries for {size} response tokens")
         sampled = kept.astype(np.bool_)
-        policies = _policies(versions, size, int(sampled.sum()))
         response = Node(
             parent=0,
             sampled=True,
             token_ids=response_ids,
             mask=kept,
-            logprobs=_compact("logprobs", np.asarray(logprobs, np.float32), sampled),
-            segments=from_versions(_compact("versions", policies, sampled)),
+            logprobs=_compact("logprobs", exact("logprobs", logprobs, np.float32), sampled),
+            segments=_segments(versions, sampled),
         )
         prompt = Node(token_ids=prompt_ids, mask=np.zeros(len(prompt_ids), np.uint8))
         trajectory = Trajectory.build([prompt, response], {"reward": reward, **(record or {})})
@@ -64,12 +65,18 @@ class Rollout:
         return cls(place, trajectory)
 
 
-def _policies(versions: Versions, size: int, sampled: int) -> Any:
-    """Policies as an array [size or sampled, 2]."""
-    if isinstance(versions, (int, Policy)):
-        versions = cast("Sequence[Policy] | Sequence[int]", [versions] * sampled)
-    pairs = [v if isinstance(v, tuple) else (0, v) for v in versions]
-    return np.asarray(pairs, np.int64).reshape(-1, 2)
+def _segments(versions: Versions, sampled: npt.NDArray[np.bool_]) -> list[Segment]:
+    """Segments of the sampled tokens."""
+    if isinstance(versions, (int, np.integer)):
+        versions = Policy(0, int(versions))
+    if isinstance(versions, Policy):
+        return [(versions.timeline, versions.version, 0)] if sampled.any() else []
+    if len(versions) and isinstance(versions[0], tuple):
+        policies = exact("versions", versions, np.int64, 2)
+    else:
+        numbers = exact("versions", versions, np.int64)
+        policies = np.stack([np.zeros_like(numbers), numbers], axis=1)
+    return from_versions(_compact("versions", policies, sampled))
 
 
 def _compact(name: str, values: Any, sampled: Any) -> Any:

@@ -74,7 +74,7 @@ def runs_of(segments: I32, counts: I32, sampled: I32) -> Runs:
     return Runs(segments[:, 0], segments[:, 1], lengths)
 
 
-def from_versions(policies: Sequence[Policy | tuple[int, int]]) -> list[Segment]:
+def from_versions(policies: Sequence[Policy | tuple[int, int]] | I64) -> list[Segment]:
     """Segments of one node from a policy per sampled token (as verl, AReaL and XTuner hold it; xtuner 1.3)."""
     if not len(policies):
         return []

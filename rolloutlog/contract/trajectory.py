@@ -155,8 +155,8 @@ class Trajectory:
 
 def _text_of(record: Mapping[str, Any]) -> bytes:
     """The record as JSON. Raises InvalidRecord(shape)."""
-    agents: Any = record.get("agents") or ()
-    rewards: list[Any] = [record.get("reward"), *(agent.get("reward") for agent in agents if isinstance(agent, dict))]
+    agents = cast("list[Any]", [agent for agent in record.get("agents") or () if isinstance(agent, dict)])
+    rewards = [facts.get("reward") for facts in (record, *agents)]
     try:
         if not all(math.isfinite(reward) for reward in rewards if reward is not None):
             raise InvalidRecord(RejectReason.SHAPE, f"a reward is a finite number or null: {rewards}")

@@ -6,6 +6,7 @@ binary form are read-only views of the value. Leaves out: soundness of what was 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class BadValue(ValueError):
 
 
 def encode(trajectory: Trajectory) -> bytes:
-    """A safetensors value."""
+    """A safetensors value. Raises BadValue(shape) for columns that `decode` would refuse."""
     columns: dict[str, Array] = {
         "token_ids": trajectory.token_ids,
         "logprobs": trajectory.logprobs,
@@ -51,10 +52,16 @@ def encode(trajectory: Trajectory) -> bytes:
     }
     metadata: dict[str, str] | None = None
     if trajectory.columns:
+        if taken := trajectory.columns.keys() & _SHAPES.keys():
+            raise BadValue(RejectReason.SHAPE, f"an optional column can't be called {', '.join(sorted(taken))}")
         columns |= {name: column.array for name, column in trajectory.columns.items()}
         metadata = {name: column.alignment for name, column in trajectory.columns.items()}
     columns["record"] = np.frombuffer(trajectory.record_text, np.uint8)
-    return arrays.encode(columns, metadata)
+    try:
+        _check_shapes(columns)
+        return arrays.encode(columns, metadata)
+    except (KeyError, AttributeError) as error:
+        raise BadValue(RejectReason.SHAPE, f"a column isn't an array of a dtype that travels: {error}") from error
 
 
 def decode(value: bytes, content_type: str = SAFETENSORS) -> Trajectory:
@@ -71,12 +78,7 @@ def _from_buffer(value: bytes) -> Trajectory:
         columns, metadata = arrays.decode(value)
     except BadBuffer as error:
         raise BadValue(RejectReason.TRUNCATED, f"not a safetensors buffer: {error}") from error
-    for name, (dtype, width) in _SHAPES.items():
-        column = columns.get(name)
-        if column is None:
-            raise BadValue(RejectReason.SHAPE, f"column {name} is missing")
-        if column.dtype != dtype or column.shape[1:] != ((width,) if width else ()):
-            raise BadValue(RejectReason.SHAPE, f"column {name} is {column.dtype.str}{list(column.shape)}")
+    _check_shapes(columns)
     extra = {n: Column(c, metadata.get(n, "opaque")) for n, c in columns.items() if n not in _SHAPES}
     return Trajectory(
         record_text=columns["record"].tobytes(),
@@ -87,6 +89,15 @@ def _from_buffer(value: bytes) -> Trajectory:
         nodes=columns["nodes"],
         columns=extra,
     )
+
+
+def _check_shapes(columns: Mapping[str, Array]) -> None:
+    for name, (dtype, width) in _SHAPES.items():
+        column = columns.get(name)
+        if column is None:
+            raise BadValue(RejectReason.SHAPE, f"column {name} is missing")
+        if column.dtype != dtype or column.shape[1:] != ((width,) if width else ()):
+            raise BadValue(RejectReason.SHAPE, f"column {name} is {column.dtype.str}{list(column.shape)}")
 
 
 class _JsonColumn(BaseModel):
