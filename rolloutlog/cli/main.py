@@ -13,10 +13,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer import rich_utils
 
-from rolloutlog.cli import (
-    broker,
-    topics,
-)
+from rolloutlog.cli import broker, config_show, dead_letters, doctor, look, topics
 from rolloutlog.cli.output import note, print_error
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
@@ -37,6 +34,11 @@ app = typer.Typer(
 )
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
+app.command()(look.show)
+app.command()(look.tail)
+app.add_typer(dead_letters.app, name="dead-letters")
+app.command()(doctor.doctor)
+app.add_typer(config_show.app, name="config")
 
 
 def _version(asked: bool) -> None:
@@ -79,16 +81,19 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
-    except ModuleNotFoundError as error:
-        extra = EXTRA_OF.get((error.name or "").partition(".")[0])
-        if extra is None:
-            raise
-        return _failed(MissingExtra(extra, error.name or ""), as_json)
     except Exception as error:  # the last line of defence: one line for people, the traceback on request
+        if (missing := _missing_extra(error)) is not None:
+            return _failed(missing, as_json)
         if "--debug" in arguments:
             raise
         note(f"internal error: {type(error).__name__}: {error} (--debug shows where)")
         return INTERNAL
+
+
+def _missing_extra(error: Exception) -> MissingExtra | None:
+    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    extra = EXTRA_OF.get(name.partition(".")[0])
+    return MissingExtra(extra, name) if extra else None
 
 
 def _failed(error: RolloutlogError, as_json: bool) -> int:
