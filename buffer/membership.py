@@ -70,11 +70,16 @@ class End(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """Fold of everything that is said of one group on its partition."""
+    """Fold of everything that is said of one group on its partition.
+
+    What all members agree on is the `shape` that good records have, else what the origin seed `promised`, else what the
+    headers of a bad record `hinted`, so that a group of bad records ends as well.
+    """
 
     id: str
     shape: Shape | None = None
     promised: Shape | None = None
+    hinted: Shape | None = None
     members: dict[int, Member] = field(default_factory=dict[int, Member])
     end: End | None = None
     cancel_size: int = 0
@@ -112,6 +117,7 @@ class Group:
         if slot.attempt <= member.attempt:
             return False
         member.rejected = slot.attempt
+        self.hinted = self.hinted or Shape.of(slot)
         return True
 
     def spoil(self, index: int, attempt: int) -> None:
@@ -177,25 +183,25 @@ class Group:
     @property
     def size(self) -> int:
         """Members dispatched: as records say, else the origin seed, else a cancellation; 0 while unknown."""
-        known = self.shape or self.promised
+        known = self.shape or self.promised or self.hinted
         return known.size if known else self.cancel_size
 
     @property
     def needed(self) -> int:
         """Members needed to train the group; 0 while unknown."""
-        known = self.shape or self.promised
+        known = self.shape or self.promised or self.hinted
         return known.needed if known else self.cancel_size
 
     @property
     def kind(self) -> RunKind:
         """Train or eval."""
-        known = self.shape or self.promised
+        known = self.shape or self.promised or self.hinted
         return known.kind if known else RunKind.TRAIN
 
     @property
     def origin(self) -> str | None:
         """The seed from which all members descend; None where imported or unknown."""
-        known = self.shape or self.promised
+        known = self.shape or self.promised or self.hinted
         return known.origin if known else None
 
     def status(self, index: int) -> MemberStatus:
