@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import orjson
 
 from rolloutlog.contract import provenance, value
@@ -63,7 +63,7 @@ class Outgoing:
 
 def time_text(milliseconds: int) -> str:
     """RFC 3339 text of a time in milliseconds since 1970."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{np.datetime64(milliseconds, 'ms')}Z"
 
 
 def outgoing(
