@@ -8,8 +8,9 @@ falling item size, so each is aligned. Leaves out: what the columns mean (`value
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _MAX_HEADER = 1 << 20
+LENGTH_BYTES = 8
+"""The buffer begins with the length of its header, little-endian."""
 METADATA = "__metadata__"
 
 
@@ -42,51 +45,48 @@ def encode(columns: Mapping[str, Array], metadata: Mapping[str, str] | None = No
         header[name] = {"dtype": _NAMES[column.dtype], "shape": column.shape, "data_offsets": (at, end)}
         bodies.append(column.tobytes())
         at = end
-    text = orjson.dumps(header)
-    text += b" " * (-len(text) % 8)
-    return b"".join([len(text).to_bytes(8, "little"), text, *bodies])
+    return b"".join([framed(orjson.dumps(header)), *bodies])
+
+
+def framed(header: bytes) -> bytes:
+    """The head of a buffer: length, then header text, padded so that the body is aligned."""
+    padded = header + b" " * (-len(header) % LENGTH_BYTES)
+    return len(padded).to_bytes(LENGTH_BYTES, "little") + padded
 
 
 def decode(buffer: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     """Arrays (views of the buffer) and metadata. Raises BadBuffer."""
     size = len(buffer)
-    length = int.from_bytes(buffer[:8], "little")
-    start = 8 + length
-    if size < 8 or length > _MAX_HEADER or start > size:
-        raise BadBuffer(f"{size} bytes can't hold a header of {length}")
+    start = LENGTH_BYTES + int.from_bytes(buffer[:LENGTH_BYTES], "little")
+    if size < LENGTH_BYTES or start > min(size, _MAX_HEADER):
+        raise BadBuffer(f"{size} bytes can't hold a header of {start - LENGTH_BYTES}")
     try:
-        header = orjson.loads(buffer[8:start])
-        metadata = cast("dict[str, str]", header.pop(METADATA, {}))
-        columns = {name: _column(buffer, start, size, entry) for name, entry in header.items()}
-        _check_tiling(header, size - start)
+        header: dict[str, Any] = orjson.loads(buffer[LENGTH_BYTES:start])
+        metadata = _metadata(header.pop(METADATA, {}))
+        return _columns(buffer, start, header), metadata
     except BadBuffer:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise BadBuffer(f"header can't be read: {error}") from error
-    return columns, metadata
+        raise BadBuffer(f"header can't be read: {error!r}") from error
 
 
-def _column(buffer: bytes, start: int, size: int, entry: dict[str, Any]) -> Array:
-    begin, end = entry["data_offsets"]
-    dtype = _DTYPES[entry["dtype"]]
-    shape = entry["shape"]
-    count = 1
-    for extent in shape:
-        if extent < 0:
-            raise BadBuffer("negative shape")
-        count *= extent
-    if begin < 0 or end - begin != count * dtype.itemsize or start + end > size:
-        raise BadBuffer("offsets disagree with shape or length")
-    array: Array = np.frombuffer(buffer, dtype, count, start + begin) if count else np.empty(0, dtype)
-    return array if len(shape) == 1 else array.reshape(shape)
+def _metadata(said: dict[Any, Any]) -> dict[str, str]:
+    if not all(isinstance(text, str) for text in said.values()):
+        raise BadBuffer("metadata holds something else than text")
+    return said
 
 
-def _check_tiling(header: dict[str, Any], body: int) -> None:
-    """Columns must fill the body without holes or overlaps, so that no byte is unaccounted for."""
+def _columns(buffer: bytes, start: int, header: dict[str, Any]) -> dict[str, Array]:
+    """A view per entry. Entries must tile the body without holes or overlaps, so that no byte is unaccounted for."""
+    columns: dict[str, Array] = {}
     at = 0
-    for begin, end in sorted(entry["data_offsets"] for entry in header.values()):
-        if begin != at:
-            raise BadBuffer("columns don't tile the body")
+    for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        begin, end = entry["data_offsets"]
+        dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
+        if begin != at or end - begin != math.prod(shape) * dtype.itemsize:
+            raise BadBuffer(f"offsets of column {name} disagree with its shape or its neighbour")
+        columns[name] = np.ndarray(shape, dtype, buffer, start + begin)
         at = end
-    if at != body:
-        raise BadBuffer(f"columns end at {at} of {body} bytes")
+    if start + at != len(buffer):
+        raise BadBuffer(f"columns end at {at} of {len(buffer) - start} bytes")
+    return columns

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rolloutlog.contract import arrays
+from rolloutlog.contract import arrays, layout
 from rolloutlog.contract.arrays import Array, BadBuffer
 from rolloutlog.contract.trajectory import NODE_COLUMNS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
@@ -22,13 +22,14 @@ SAFETENSORS = "application/vnd.safetensors"
 JSON = "application/json"
 
 ALIGNMENTS = ("token", "sampled", "opaque")
+_I32, _F32, _U8 = np.dtype("<i4"), np.dtype("<f4"), np.dtype("u1")
 _SHAPES: dict[str, tuple[np.dtype[Any], int]] = {
-    "token_ids": (np.dtype("<i4"), 0),
-    "logprobs": (np.dtype("<f4"), 0),
-    "mask": (np.dtype("u1"), 0),
-    "segments": (np.dtype("<i4"), 3),
-    "nodes": (np.dtype("<i4"), NODE_COLUMNS),
-    "record": (np.dtype("u1"), 0),
+    "token_ids": (_I32, 0),
+    "logprobs": (_F32, 0),
+    "mask": (_U8, 0),
+    "segments": (_I32, 3),
+    "nodes": (_I32, NODE_COLUMNS),
+    "record": (_U8, 0),
 }
 """Required columns: dtype, and width of the second axis (0: one axis)."""
 
@@ -49,19 +50,23 @@ def encode(trajectory: Trajectory) -> bytes:
         "segments": trajectory.segments,
         "nodes": trajectory.nodes,
         "mask": trajectory.mask,
+        "record": np.frombuffer(trajectory.record_text, np.uint8),
     }
-    metadata: dict[str, str] | None = None
-    if trajectory.columns:
-        if taken := trajectory.columns.keys() & _SHAPES.keys():
-            raise BadValue(RejectReason.SHAPE, f"an optional column can't be called {', '.join(sorted(taken))}")
-        columns |= {name: column.array for name, column in trajectory.columns.items()}
-        metadata = {name: column.alignment for name, column in trajectory.columns.items()}
-    columns["record"] = np.frombuffer(trajectory.record_text, np.uint8)
     try:
         _check_shapes(columns)
-        return arrays.encode(columns, metadata)
+        if trajectory.columns or len(trajectory.mask) != len(trajectory.token_ids):
+            return _encode_any(columns, trajectory.columns)
+        head, _ = layout.write_head(*(len(columns[name]) for name in layout.EXTENTS))
+        return b"".join([head, *(column.tobytes() for column in columns.values())])
     except (KeyError, AttributeError) as error:
         raise BadValue(RejectReason.SHAPE, f"a column isn't an array of a dtype that travels: {error}") from error
+
+
+def _encode_any(columns: dict[str, Array], optional: Mapping[str, Column]) -> bytes:
+    if taken := optional.keys() & columns.keys():
+        raise BadValue(RejectReason.SHAPE, f"an optional column can't be called {', '.join(sorted(taken))}")
+    named = {name: column.array for name, column in optional.items()}
+    return arrays.encode(columns | named, {name: column.alignment for name, column in optional.items()})
 
 
 def decode(value: bytes, content_type: str = SAFETENSORS) -> Trajectory:
@@ -74,6 +79,20 @@ def decode(value: bytes, content_type: str = SAFETENSORS) -> Trajectory:
 
 
 def _from_buffer(value: bytes) -> Trajectory:
+    if (found := layout.find(value)) is None:
+        return _from_any_buffer(value)
+    tokens, sampled, segments, nodes, start, (a, b, c, d, e, _) = found
+    return Trajectory(
+        record_text=value[start + e :],
+        token_ids=np.ndarray(tokens, _I32, value, start),
+        logprobs=np.ndarray(sampled, _F32, value, start + a),
+        segments=np.ndarray((segments, 3), _I32, value, start + b),
+        nodes=np.ndarray((nodes, NODE_COLUMNS), _I32, value, start + c),
+        mask=np.ndarray(tokens, _U8, value, start + d),
+    )
+
+
+def _from_any_buffer(value: bytes) -> Trajectory:
     try:
         columns, metadata = arrays.decode(value)
     except BadBuffer as error:
@@ -96,7 +115,7 @@ def _check_shapes(columns: Mapping[str, Array]) -> None:
         column = columns.get(name)
         if column is None:
             raise BadValue(RejectReason.SHAPE, f"column {name} is missing")
-        if column.dtype != dtype or column.shape[1:] != ((width,) if width else ()):
+        if column.dtype != dtype or column.ndim != (2 if width else 1) or (width and column.shape[1] != width):
             raise BadValue(RejectReason.SHAPE, f"column {name} is {column.dtype.str}{list(column.shape)}")
 
 
