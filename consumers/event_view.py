@@ -1,7 +1,7 @@
 """An event in a form that people and scripts can read, whatever its encoding (design 3: `show` prints either).
 
-Guarantees: never fails on a bad record: what can't be read is said in `problem`, beside what can. Leaves out: layout on a
-screen (`rolloutlog.cli`).
+Guarantees: never fails on a bad record: what can't be read is said in `problem`, beside what can. Leaves out: layout on
+a screen (`rolloutlog.cli`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from rolloutlog.cli.config import leaves, load
 from rolloutlog.cli.options import AsJson
 from rolloutlog.cli.output import print_json, print_table
 
-app = typer.Typer(no_args_is_help=True, help="Settings: flags, then ROLLOUTLOG_*, then the settings file, then defaults.")
+app = typer.Typer(no_args_is_help=True, help="Settings and where they come from.")
 
 
 @app.command()

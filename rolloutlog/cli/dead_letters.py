@@ -43,7 +43,12 @@ def list_(
         note("no record was rejected")
         return
     rows = [
-        (letter["timestamp"], f"{letter['topic']}/{letter['partition']}/{letter['offset']}", letter["reason"], letter["detail"])
+        (
+            letter["timestamp"],
+            f"{letter['topic']}/{letter['partition']}/{letter['offset']}",
+            letter["reason"],
+            letter["detail"],
+        )
         for letter in letters
     ]
     print_table(None, ("time", "record", "reason", "detail"), rows)

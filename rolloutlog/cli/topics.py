@@ -7,7 +7,8 @@ themselves (`rolloutlog.contract.topics`).
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +17,9 @@ from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.output import facts, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
+
+if TYPE_CHECKING:
+    from rolloutlog.kafka.admin import TopicReport
 
 app = typer.Typer(no_args_is_help=True, help="The run's topics: create, describe, delete, rights.")
 
@@ -32,12 +36,7 @@ def create(settings: Settings, as_json: AsJson = False) -> None:
         connection = await connect(with_broker(settings))
         reports = await create_topics(connection, settings)
         await declare(connection, settings)
-        rows = [report.as_json() for report in reports]
-        if as_json:
-            print_json({"namespace": settings.namespace, "topics": rows})
-        else:
-            columns = list(rows[0])
-            print_table(f"topics of {settings.namespace}", columns, [[row[c] for c in columns] for row in rows])
+        _print(settings, reports, as_json)
 
     asyncio.run(work())
 
@@ -51,12 +50,7 @@ def describe(settings: Settings, as_json: AsJson = False) -> None:
 
     async def work() -> None:
         reports = await describe_topics(await connect(with_broker(settings)))
-        rows = [report.as_json() for report in reports]
-        if as_json:
-            print_json({"namespace": settings.namespace, "topics": rows})
-        else:
-            columns = list(rows[0]) if rows else ["topic"]
-            print_table(f"topics of {settings.namespace}", columns, [[row[c] for c in columns] for row in rows])
+        _print(settings, reports, as_json)
 
     asyncio.run(work())
 
@@ -72,12 +66,23 @@ def delete(
 
     if not yes and not typer.confirm(f"delete every topic of namespace {settings.namespace}, with all records?"):
         raise SettingsError("nothing was deleted", "answer y, or give --yes")
-    deleted = asyncio.run(_delete(settings, connect, delete_topics))
-    facts.print(f"deleted {len(deleted)} topics")
+
+    async def work() -> int:
+        return len(await delete_topics(await connect(with_broker(settings))))
+
+    facts.print(f"deleted {asyncio.run(work())} topics")
 
 
-async def _delete(settings, connect, delete_topics):
-    return await delete_topics(await connect(with_broker(settings)))
+def _print(settings: Settings, reports: list[TopicReport], as_json: bool) -> None:
+    if as_json:
+        print_json({"namespace": settings.namespace, "topics": [asdict(report) for report in reports]})
+        return
+    shown = ("cleanup.policy", "max.message.bytes", "retention.ms")
+    rows = [
+        (report.topic, report.partitions, report.replication, *(report.configs.get(name) for name in shown))
+        for report in reports
+    ]
+    print_table(f"topics of {settings.namespace}", ("topic", "partitions", "replicas", *shown), rows)
 
 
 @app.command()

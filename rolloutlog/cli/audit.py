@@ -1,0 +1,50 @@
+"""`rolloutlog audit`: prove from the topics that nothing was lost and nothing trained twice.
+
+Guarantees: exits 0 when it holds, 1 when it is proven not to, 4 when an open transaction leaves it undecided. Leaves out:
+mending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import typer
+
+from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.options import AsJson, with_settings
+from rolloutlog.cli.output import facts, print_json, print_table, progress
+from rolloutlog.contract.settings import Settings
+
+
+@with_settings
+def audit(settings: Settings, as_json: AsJson = False) -> None:
+    """Count every rollout record once, and look for what must never be on the log."""
+    from rolloutlog.consumers.audit import audit as run_audit
+
+    with progress("reading partitions") as step:
+        found = asyncio.run(run_audit(with_broker(settings), step))
+    if as_json:
+        print_json(found.as_json())
+    else:
+        print_audit(found.as_json())
+    if found.ok is not True:
+        raise typer.Exit(1 if found.ok is False else 4)
+
+
+def print_audit(found: dict[str, Any]) -> None:
+    """The accounting as a table, then the verdict."""
+    rows: list[tuple[str, int]] = []
+    for term, value in found.items():
+        if isinstance(value, dict):
+            rows += [(f"{term} ({reason})", number) for reason, number in value.items() if number]
+        elif isinstance(value, int) and not isinstance(value, bool) and (value or term == "produced"):
+            rows.append((term, value))
+    print_table(None, ("records", "number"), rows)
+    for violation in found["violations"]:
+        place = f"{violation['partition']}/{violation['offset']}"
+        facts.print(f"[red]violation[/] {violation['kind']}: group {violation['group']} at rollouts/{place}")
+    for place in found["open_transactions"]:
+        facts.print(f"[yellow]open transaction[/] on {place}: ask again in 10 s")
+    verdict = {True: "[green]the audit holds[/]: every record counts exactly once", False: "[red]the audit fails[/]"}
+    facts.print(verdict.get(found["ok"], "[yellow]undecided[/]: a transaction is open"))
