@@ -23,7 +23,8 @@ BAD_VALUE = Rejected(RejectReason.NOT_JSON, "not JSON")
 
 
 def slot(member: int = 0, attempt: int = 1, **facts: Any) -> Slot:
-    return Slot(**{"group": "g", "group_size": SIZE, "member": member, "attempt": attempt, "origin_seed": "s", **facts})
+    known: dict[str, Any] = {"group": "g", "group_size": SIZE, "member": member, "attempt": attempt, "origin_seed": "s"}
+    return Slot(**{**known, **facts})
 
 
 def record(
@@ -207,7 +208,7 @@ class TestResolution:
 
 
 def seed(**facts: Any) -> Seed:
-    known = {"id": "s", "kind": SeedKind.FRESH, "group": "g", "group_size": SIZE, "env": "e"}
+    known: dict[str, Any] = {"id": "s", "kind": SeedKind.FRESH, "group": "g", "group_size": SIZE, "env": "e"}
     return Seed(**{**known, **facts})
 
 
