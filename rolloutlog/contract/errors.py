@@ -80,6 +80,12 @@ class InvalidRecord(RolloutlogError, ValueError):
         self.reason = reason
 
 
+class NotOpen(RolloutlogError):
+    """A producer or publisher was used before it was opened, after it was closed, or in a forked child."""
+
+    default_hint = "open it with `with` or `async with`, in the process that uses it"
+
+
 class BlobUnavailable(RolloutlogError):
     """A claimed body can't be read, or isn't the one that was claimed."""
 
@@ -87,11 +93,11 @@ class BlobUnavailable(RolloutlogError):
     default_hint = "check that the blob store of the run is mounted and complete"
 
 
-class WriteFailed(RolloutlogError):
-    """Kafka refused a write, or lost track of it; the message has its answer."""
+class ClientFailed(RolloutlogError):
+    """Kafka refused a request, or lost track of it; the message has its answer."""
 
     exit_code = 4
-    default_hint = "write it again: events have the same id on every try, so a second copy changes nothing"
+    default_hint = "try again: events have the same id on every try, so a second copy changes nothing"
 
 
 class NotAllowed(RolloutlogError):

@@ -13,11 +13,14 @@ import secrets
 
 from fsspec import AbstractFileSystem, url_to_fs
 
-from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.checks import Rejected, is_claim
 from rolloutlog.contract.claims import Claim
 from rolloutlog.contract.errors import BlobUnavailable, MissingExtra
+from rolloutlog.contract.events import Event
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.vocabulary import RejectReason
+
+SET_BLOBS = "set `blobs` to the store of the run; `rolloutlog topics describe` shows which that is"
 
 
 class BlobStore:
@@ -82,6 +85,24 @@ class BlobStore:
         if claim.url.startswith(root + "/") and ".." not in claim.url:
             return self._root + claim.url[len(root) :]
         return self._path(claim.digest)
+
+
+async def claimed_body(event: Event, blobs: BlobStore | None) -> tuple[bytes | None, str | None]:
+    """Body and content type that an event claims, for `checks.read_rollout`; two Nones where its value is the body.
+
+    Raises Rejected where the claim is malformed or its body gone or changed, BlobUnavailable where no store is there.
+    """
+    if not is_claim(event):
+        return None, None
+    if event.value is None:
+        raise Rejected(RejectReason.VALUE_NULL, "the value is null")
+    try:
+        claim = Claim.decode(event.value)
+    except ValueError as error:
+        raise Rejected(RejectReason.SHAPE, f"not a claim: {error}") from error
+    if blobs is None:
+        raise BlobUnavailable(f"the record {event.handle} claims {claim.url}, and no blob store is set", SET_BLOBS)
+    return await blobs.get(claim), claim.content_type
 
 
 def _sync(file: object) -> None:

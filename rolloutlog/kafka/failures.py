@@ -30,12 +30,12 @@ from aiokafka.errors import (
 
 from rolloutlog.contract.errors import (
     BrokerUnreachable,
+    ClientFailed,
     Fenced,
     NotAllowed,
     NotFound,
     RecordTooLarge,
     RolloutlogError,
-    WriteFailed,
 )
 from rolloutlog.kafka.connection import Connection
 
@@ -71,7 +71,7 @@ def typed(error: BaseException, connection: Connection, transactional_id: str | 
         return NotFound(f"a topic of {connection.names.namespace} isn't there: {error}", "`rolloutlog topics create`")
     if isinstance(error, AWAY):
         return BrokerUnreachable(f"no Kafka broker answers at {where}: {error!r}")
-    return WriteFailed(f"{where} didn't take what was written: {error!r}")
+    return ClientFailed(f"{where} answers: {error!r}")
 
 
 async def stop_producer(producer: AIOKafkaProducer) -> None:

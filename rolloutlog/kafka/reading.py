@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from rolloutlog.contract.errors import BrokerUnreachable, IndexMismatch, NotFound, OpenTransaction
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.kafka.connection import Connection, Isolation
+from rolloutlog.kafka.failures import typed
 
 POLL_MS = 500
 MAKE_TOPICS = "`rolloutlog topics create` makes the run's topics"
@@ -70,17 +72,20 @@ async def partition_counts(connection: Connection, topics: Iterable[Topic]) -> d
 
 async def ends(connection: Connection, topics: Iterable[Topic]) -> dict[tuple[Topic, int], Ends]:
     """Ends of every partition of the topics, asked in the order given. Raises NotFound."""
-    wanted = list(topics)
+    counts = await partition_counts(connection, topics)
+    return await ends_at(connection, [(topic, number) for topic, count in counts.items() for number in range(count)])
+
+
+async def ends_at(connection: Connection, places: Iterable[tuple[Topic, int]]) -> dict[tuple[Topic, int], Ends]:
+    """Ends of these partitions, which must be there, topic after topic in the order given."""
     found: dict[tuple[Topic, int], Ends] = {}
-    counts = await partition_counts(connection, wanted)
     async with reader(connection) as committed, reader(connection, isolation="read_uncommitted") as written:
-        for topic in wanted:
-            name = connection.names.topic(topic)
-            places = [TopicPartition(name, number) for number in range(counts[topic])]
-            high = await written.end_offsets(places)
-            stable = await committed.end_offsets(places)
-            first = await committed.beginning_offsets(places)
-            for place in places:
+        for topic, keys in groupby(places, key=lambda place: place[0]):
+            wanted = [TopicPartition(connection.names.topic(topic), number) for _, number in keys]
+            high = await written.end_offsets(wanted)
+            stable = await committed.end_offsets(wanted)
+            first = await committed.beginning_offsets(wanted)
+            for place in wanted:
                 # asked later, the stable end may lie above the written one by now
                 end = Ends(first[place], min(stable[place], high[place]), high[place])
                 found[topic, place.partition] = end
@@ -89,22 +94,22 @@ async def ends(connection: Connection, topics: Iterable[Topic]) -> dict[tuple[To
 
 async def ends_of(connection: Connection, topic: Topic, partition: int) -> Ends:
     """Ends of one partition. Raises NotFound."""
-    found = (await ends(connection, [topic])).get((topic, partition))
-    if found is None:
+    counts = await partition_counts(connection, [topic])
+    if not 0 <= partition < counts[topic]:
         raise NotFound(f"topic {connection.names.topic(topic)} has no partition {partition}")
-    return found
+    return (await ends_at(connection, [(topic, partition)]))[topic, partition]
 
 
 async def read_to_end(
     connection: Connection, topic: Topic, partition: int, start: int = 0, *, end: int | None = None,
-    allow_open: bool = False,
+    allow_open: bool = False, known: Ends | None = None,
 ) -> AsyncIterator[list[Event]]:  # fmt: skip
     """Batches of the events from offset `start` (0: the first there is) up to, not including, `end`.
 
     `end` None is the last stable offset at the call. Raises OpenTransaction where a transaction is open below the end,
     unless `allow_open`; IndexMismatch where `start` isn't on the log; BrokerUnreachable when it falls silent.
     """
-    found = await ends_of(connection, topic, partition)
+    found = known or await ends_of(connection, topic, partition)
     if found.is_open and not allow_open:
         raise open_transaction(connection, topic, partition, found)
     stop = found.stable if end is None else min(end, found.stable)
@@ -152,6 +157,14 @@ class Tail:
         self._consumer = connection.consumer(fetch_max_bytes=fetch_bytes)
 
     async def __aenter__(self) -> Tail:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Check the starts and begin to fetch."""
         known = self._known or await ends(self._connection, dict.fromkeys(topic for topic, _ in self._starts))
         for (topic, partition), start in self._starts.items():
             self._starts[topic, partition] = _valid_start(self._connection, topic, partition, start, known)
@@ -159,14 +172,22 @@ class Tail:
         self._consumer.assign([self._place(*key) for key in self._starts])
         for key, start in self._starts.items():
             self._consumer.seek(self._place(*key), start)
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def close(self) -> None:
+        """Stop fetching."""
         await stop_client(self._consumer)
 
     async def poll(self, timeout_ms: int = POLL_MS, max_records: int | None = None) -> list[Event]:
-        """Events that arrived, in order within each partition; empty after `timeout_ms` without any."""
-        fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
+        """Events that arrived, in order within each partition; empty after `timeout_ms` without any.
+
+        Raises IndexMismatch where what comes next isn't on the log any more.
+        """
+        try:
+            fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
+        except OffsetOutOfRangeError as error:
+            raise IndexMismatch(f"an offset isn't on the log: {error}") from error
+        except KafkaError as error:
+            raise typed(error, self._connection) from error
         return [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
 
     async def position(self, topic: Topic, partition: int) -> int:

@@ -1,0 +1,145 @@
+"""What the run is, as the topic `run` says it: declaring it, reading it, and agreeing with it (design 2 and 9.6).
+
+Guarantees: a run is declared once; another declaration is refused, naming what differs, also when two are made at once.
+Settings that can't work on the topics as they are, are refused before a service starts. Leaves out: the text of the
+facts (`contract.run_facts`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import orjson
+
+from rolloutlog.contract.errors import RunMismatch, SettingsError
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.run_facts import DECLARATION, run_declared, settings_recorded
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
+from rolloutlog.kafka.admin import check_topics
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.kafka.writing import TransactionalWriter
+
+SOURCE = "/topics"
+SETTINGS, CURSOR = "settings/", "cursor/"
+
+
+@dataclass(slots=True, frozen=True)
+class RunRecord:
+    """The newest fact of each name. `declaration` is None in a namespace where no run was declared."""
+
+    declaration: Mapping[str, Any] | None = None
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+
+    @property
+    def declared(self) -> Mapping[str, Any]:
+        """The declaration. Raises RunMismatch where there is none."""
+        if self.declaration is None:
+            raise RunMismatch("no run is declared in this namespace")
+        return self.declaration
+
+    @property
+    def partitions(self) -> int:
+        """P of the run."""
+        return int(self.declared["partitions"])
+
+    @property
+    def agreed(self) -> Mapping[str, Any]:
+        """The settings that every member of the run agreed on, as text of the declaration's digest."""
+        return self.settings.get(str(self.declared["settings"]), {})
+
+    def on(self, connection: Connection) -> Connection:
+        """The connection with the run's own limit of a record."""
+        return replace(connection, max_message_bytes=int(self.declared["max_message_bytes"]))
+
+
+async def read_run(connection: Connection) -> RunRecord:
+    """The run's record as committed now. Raises NotFound where the topic isn't there."""
+    facts: dict[str, Mapping[str, Any]] = {}
+    # an open transaction hides a cursor that isn't a fact yet, so it doesn't matter here
+    async for events in read_to_end(connection, Topic.RUN, 0, allow_open=True):
+        facts |= {key: body for key, body in map(_fact, events) if body is not None}
+    return RunRecord(
+        facts.get(DECLARATION),
+        {name.removeprefix(SETTINGS): body for name, body in facts.items() if name.startswith(SETTINGS)},
+        {name.removeprefix(CURSOR): body for name, body in facts.items() if name.startswith(CURSOR)},
+        facts,
+    )
+
+
+async def declare(connection: Connection, settings: Settings) -> RunRecord:
+    """Declare the run, or find it declared with the same settings. Raises RunMismatch where it has others.
+
+    Two at once are put in order by a transactional id of their own: the newer fences the older.
+    """
+    async with TransactionalWriter(connection, connection.names.transactional_id("run")) as writer:
+        found = await read_run(connection)
+        if found.declaration is None:
+            now = time.time_ns() // 1_000_000
+            async with writer.transaction() as transaction:
+                await transaction.send(settings_recorded(settings, source=SOURCE, now=now))
+                await transaction.send(run_declared(settings, source=SOURCE, now=now))
+            found = await read_run(connection)
+    compare(found, settings)
+    return found
+
+
+async def agree(connection: Connection, settings: Settings, *, checkpoint_interval_s: float = 0.0) -> RunRecord:
+    """What a service does first: topics and run are there, with these settings, and can work.
+
+    Raises RunMismatch (not declared, or declared otherwise), TopicMismatch (partitions, limit of a record, retention),
+    SettingsError (retention below the interval of checkpoints).
+    """
+    check_retention(settings, checkpoint_interval_s)
+    await check_topics(connection, settings)
+    record = await read_run(connection)
+    compare(record, settings)
+    return record
+
+
+def compare(record: RunRecord, settings: Settings) -> None:
+    """Raise RunMismatch where the run is declared with other settings, naming the first that differs."""
+    declared = record.declared
+    if declared["settings"] != settings.digest:
+        for path, theirs, ours in differences(record.agreed, settings.agreed()):
+            raise RunMismatch(f"the run has {path} = {theirs!r}, this deployment has {ours!r}")
+        raise RunMismatch(f"the run has settings {declared['settings']}, this deployment has {settings.digest}")
+    if declared["max_message_bytes"] != settings.topics.max_message_bytes:
+        theirs = declared["max_message_bytes"]
+        ours = settings.topics.max_message_bytes
+        raise RunMismatch(f"the run has topics.max_message_bytes = {theirs}, this deployment has {ours}")
+
+
+def check_retention(settings: Settings, checkpoint_interval_s: float = 0.0) -> None:
+    """Refuse a retention shorter than what a resume or a waiting group still needs (design 9.6)."""
+    kept = settings.topics.retention_ms
+    needed = {
+        "the checkpoint interval": checkpoint_interval_s,
+        "trainer.starve_s": settings.trainer.starve_s,
+        "buffer.lease_s": settings.buffer.lease_s,
+    }
+    name = max(needed, key=lambda key: needed[key])
+    if kept != KEEP_FOR_EVER and kept < needed[name] * 1000:
+        raise SettingsError(
+            f"topics.retention_ms {kept} is below {name}, {needed[name]:g} s: records would go before they are used"
+        )
+
+
+def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Dotted paths at which two settings differ, with both values."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        left, right = cast("dict[str, Any]", theirs), cast("dict[str, Any]", ours)
+        for key in sorted(left.keys() | right.keys()):
+            yield from differences(left.get(key), right.get(key), f"{path}.{key}" if path else key)
+    elif theirs != ours:
+        yield path, theirs, ours
+
+
+def _fact(event: Event) -> tuple[str, Mapping[str, Any] | None]:
+    return (event.key or b"").decode(), None if event.value is None else orjson.loads(event.value)

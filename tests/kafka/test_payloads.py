@@ -1,0 +1,70 @@
+"""Large records by handle (design 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+import pytest
+
+from rolloutlog.contract.errors import NotFound
+from rolloutlog.contract.events import Event, Outgoing
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.admin import create_topics
+from rolloutlog.kafka.connection import connect
+from rolloutlog.kafka.payloads import EventCache, PayloadReader
+from rolloutlog.kafka.writing import Writer
+
+SEEDED = random.Random(0)
+
+
+def record(number: int) -> Outgoing:
+    return Outgoing(Topic.ROLLOUTS, str(number).encode(), [], SEEDED.randbytes(20_000), number % 3)
+
+
+def event(offset: int, size: int) -> Event:
+    return Event(Topic.ROLLOUTS, 0, offset, 0, None, Headers([]), bytes(size))
+
+
+@pytest.mark.broker
+def test_every_record_is_found_by_its_handle_in_any_order(settings: Settings) -> None:
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        records = [record(number) for number in range(300)]
+        async with Writer(connection) as writer:
+            futures = [await writer.send(each) for each in records]
+        handles = [Handle((await future).partition, (await future).offset, 20_000) for future in futures]
+        expected = {handle: each.value for handle, each in zip(handles, records, strict=True)}
+        SEEDED.shuffle(handles)
+        async with PayloadReader(connection, cache_bytes=1 << 20) as payloads:
+            together = await payloads.read_all(handles)
+            assert {handle: read.value for handle, read in together.items()} == expected
+            begun = time.monotonic()
+            for handle in handles[:40]:
+                assert (await payloads.read(handle)).value == expected[handle]
+            assert time.monotonic() - begun < 4
+            several = await asyncio.gather(*(payloads.read(handle) for handle in handles[:40]))
+            assert [read.value for read in several] == [expected[handle] for handle in handles[:40]]
+            for missing in (Handle(0, 100_000), Handle(1, 100)):
+                with pytest.raises(NotFound):
+                    await payloads.read(missing)
+            assert (await payloads.read(handles[0])).value == expected[handles[0]]
+
+    asyncio.run(body())
+
+
+def test_the_cache_keeps_the_recently_used_within_its_bytes() -> None:
+    cache = EventCache(3 * (1000 + 256))
+    for offset in range(3):
+        cache.put(event(offset, 1000))
+    assert cache.get((0, 0)) is not None
+    cache.put(event(3, 1000))
+    assert cache.get((0, 1)) is None
+    assert cache.get((0, 0)) is not None
+    cache.put(event(9, 10_000))
+    assert cache.get((0, 9)) is None
