@@ -31,6 +31,8 @@ lock: install  ## requirements/*.txt anew from pyproject.toml, at the newest ver
 	echo uv | $(LOCK) -o requirements/uv.txt -
 	$(LOCK) -o requirements/dev.txt --group dev $(foreach e,broker s3 import parquet plot testing,--extra $(e)) pyproject.toml
 	echo torch | $(LOCK) -o requirements/torch.txt -c requirements/dev.txt -
+	$(LOCK) -o requirements/services.txt -c requirements/dev.txt --extra import --extra s3 pyproject.toml
+	echo hatchling | $(LOCK) -o requirements/build.txt -c requirements/dev.txt -
 
 demo: install  ## the whole path once, on recorded rollouts and an embedded broker
 	$(BIN)/rolloutlog demo --recorded
