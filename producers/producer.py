@@ -1,0 +1,167 @@
+"""RolloutProducer: how a worker puts rollouts on the log.
+
+Guarantees: a record that is oversize, malformed or inconsistent raises a typed error before it is written, and those
+after it go through; what `publish` returned for is acknowledged by all in-sync replicas; what was submitted is
+awaited by `flush`, or by leaving the block; publishing the same attempt again is harmless, since its id is the same.
+`abort`, `fail` and `cancel` say how a member ended that has no result, so that its group always ends. Leaves out:
+taking seeds (`takes`) and running environments (`worker`).
+
+    async with RolloutProducer(namespace="run-7", bootstrap_servers="localhost:9092") as producer:
+        await producer.publish(Rollout.flat(prompt_ids=..., response_ids=..., logprobs=..., versions=3, ...))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from rolloutlog.contract.errors import BrokerUnreachable, NotOpen
+from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event
+from rolloutlog.contract.notices import read_annotation, read_cancelled
+from rolloutlog.contract.partitions import partition_of
+from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.kafka.writing import Writer, fitted
+from rolloutlog.producers.clock import now_ms
+from rolloutlog.producers.endings import ErrorFact, aborted, failed
+from rolloutlog.producers.published import Published, Submission
+from rolloutlog.producers.record import finite, note_of, record_of
+from rolloutlog.producers.run import Run, join
+from rolloutlog.producers.settings import settings_of
+
+PATIENCE_S = 60.0
+"""A record that isn't acknowledged for so long raises BrokerUnreachable: nothing waits silently (design 9.5)."""
+LEAVE_S = 5.0
+"""How long a block that an exception ends still waits for what was submitted."""
+
+
+class RolloutProducer:
+    """An idempotent producer of rollouts: one a process, used by one event loop."""
+
+    def __init__(
+        self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
+        blobs: str | None = None, source: str | None = None, patience_s: float = PATIENCE_S,
+    ) -> None:  # fmt: skip
+        """What is given by name overrides `settings`. `source` is who writes, `/producers/<host>/<pid>` unless given.
+
+        Raises SettingsError.
+        """
+        self.settings = settings_of(settings, namespace=namespace, bootstrap_servers=bootstrap_servers, blobs=blobs)
+        self.source = source or f"/producers/{socket.gethostname()}/{os.getpid()}"
+        self.patience_s = patience_s
+        self._run: Run | None = None
+        self._writer: Writer | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(self.patience_s if kind is None else LEAVE_S)
+
+    async def open(self) -> None:
+        """Connect and read what the run is. Raises BrokerUnreachable, and RunMismatch where no run is declared."""
+        self._run = await join(self.settings)
+        writer = Writer(self._run.connection)
+        await writer.__aenter__()
+        self._writer = writer
+
+    async def close(self, patience_s: float = PATIENCE_S) -> None:
+        """Wait until what was submitted is on the log, and stop. Raises the first failure since the last flush."""
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        try:
+            await writer.flush(patience_s)
+        finally:
+            await writer.close()
+
+    @property
+    def run(self) -> Run:
+        """What the run is. Raises NotOpen."""
+        if self._run is None:
+            raise NotOpen("this producer was never opened")
+        return self._run
+
+    @property
+    def writer(self) -> Writer:
+        """The client. Raises NotOpen before `open` and after `close`."""
+        if self._writer is None:
+            raise NotOpen("this producer isn't open")
+        return self._writer
+
+    async def publish(self, rollout: Rollout) -> Published:
+        """Write one attempt and wait until it is on the log.
+
+        Raises InvalidRecord, RecordTooLarge, BlobUnavailable before anything is written; BrokerUnreachable after
+        `patience_s` seconds, when nobody knows whether it arrived: publish it again, its id is the same.
+        """
+        return await self._arrived(await self.submit(rollout))
+
+    async def submit(self, rollout: Rollout) -> Submission:
+        """Hand one attempt to the client, which batches; waits only while its buffer is full. Raises as `publish`."""
+        return await self.write(record_of(rollout, source=self.source, now=now_ms()))
+
+    async def publish_many(self, rollouts: Iterable[Rollout]) -> list[Published]:
+        """Write attempts together, in order, and wait for all: a bad one raises before any of them is written."""
+        now = now_ms()
+        records = [record_of(rollout, source=self.source, now=now) for rollout in rollouts]
+        submissions = [await self.write(record) for record in records]
+        await self.flush()
+        return [await submission for submission in submissions]
+
+    async def flush(self) -> None:
+        """Wait until all that was submitted is on the log. Raises the first failure since the last flush."""
+        await self.writer.flush(self.patience_s)
+
+    async def abort(self, slot: Slot, partial: Trajectory | None = None) -> Published:
+        """Say that an attempt was given up; `partial` is what it sampled, to be gone on with by the next attempt."""
+        return await self.publish(aborted(slot, partial))
+
+    async def fail(self, slot: Slot, error: ErrorFact, partial: Trajectory | None = None) -> Published:
+        """Say that an attempt broke: the member ends as failed."""
+        return await self.publish(failed(slot, error, partial))
+
+    async def cancel(self, group: str, members: Iterable[int], reason: str, *, group_size: int) -> Published:
+        """Say that these members of a group get no record any more; each that is open ends as cancelled."""
+        record = note_of(
+            lambda: cancelled_event(
+                group=group,
+                group_size=group_size,
+                members=list(members),
+                reason=reason,
+                source=self.source,
+                now=now_ms(),
+            ),
+            read_cancelled,
+        )
+        return await self._arrived(await self.write(record))
+
+    async def annotate(self, slot: Slot, facts: Mapping[str, Any]) -> Published:
+        """Add late facts to an attempt, such as `{"reward": 1.0}`; the newest wins per key."""
+        record = note_of(
+            lambda: annotation_event(slot, finite(facts), source=self.source, now=now_ms()), read_annotation
+        )
+        return await self._arrived(await self.write(record))
+
+    async def write(self, record: Outgoing) -> Submission:
+        """Hand a record on `rollouts` to the client, on its group's partition."""
+        place = partition_of(record.key, self.run.partitions)
+        placed = Outgoing(record.topic, record.key, record.headers, record.value, place, record.timestamp)
+        fit = await fitted(placed, self.run.connection, self.run.blobs)
+        return Submission(fit, await self.writer.send(fit), self.run.connection)
+
+    async def _arrived(self, submission: Submission) -> Published:
+        """The handle of what was submitted, within `patience_s` seconds."""
+        try:
+            return await asyncio.wait_for(submission.wait(), self.patience_s)
+        except TimeoutError as error:
+            servers = self.run.connection.bootstrap_servers
+            raise BrokerUnreachable(
+                f"{submission.event_id} isn't acknowledged by {servers} after {self.patience_s:.0f} s"
+            ) from error

@@ -1,0 +1,57 @@
+"""What a producer answers: the handle of a record that is on the log, and the promise of one that is on its way.
+
+Guarantees: a `Submission` may be awaited at any time, more than once or never. Leaves out: what was written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.headers import Headers
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.failures import typed
+from rolloutlog.kafka.writing import Written
+
+
+@dataclass(slots=True, frozen=True)
+class Published:
+    """The record is acknowledged by all in-sync replicas and lies at `handle` on its topic."""
+
+    event_id: str
+    handle: Handle
+
+
+class Submission:
+    """A record that the client has taken: `await` it for its `Published`, or let `flush` do it."""
+
+    __slots__ = ("_connection", "_headers", "_size", "_written")
+
+    def __init__(self, record: Outgoing, written: asyncio.Future[Written], connection: Connection) -> None:
+        self._headers, self._size = record.headers, len(record.value)
+        self._written, self._connection = written, connection
+
+    @property
+    def event_id(self) -> str:
+        """Id of the event."""
+        return Headers(self._headers).require(Headers.id)
+
+    @property
+    def done(self) -> bool:
+        """True once it is on the log, or failed."""
+        return self._written.done()
+
+    async def wait(self) -> Published:
+        """The handle. Raises BrokerUnreachable, ClientFailed, NotAllowed; cancelling the waiter cancels no write."""
+        try:
+            written = await asyncio.shield(self._written)
+        except Exception as error:
+            raise typed(error, self._connection) from error
+        return Published(self.event_id, Handle(written.partition, written.offset, self._size))
+
+    def __await__(self) -> Generator[Any, None, Published]:
+        return self.wait().__await__()
