@@ -1,9 +1,8 @@
 """The audit: what became of every rollout, from the topics alone (design 9.1).
 
 Guarantees: ends are fixed before anything is read, in the order index, seeds, group-events, dead-letters,
-policy-versions, rollouts, so that what explains a record is read at least as far as the record; an open transaction makes
-`ok` null, never true. Partitions are read one by one. Leaves out: the rules (`ledger`), and sealing counts before records
-are deleted.
+policy-versions, rollouts, so that no event names a record that isn't read; an open transaction makes `ok` null, never
+true. Partitions are read one by one. Leaves out: the rules (`ledger`), and sealing counts before records are deleted.
 """
 
 from __future__ import annotations

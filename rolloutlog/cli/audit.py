@@ -1,7 +1,7 @@
 """`rolloutlog audit`: prove from the topics that nothing was lost and nothing trained twice.
 
-Guarantees: exits 0 when it holds, 1 when it is proven not to, 4 when an open transaction leaves it undecided. Leaves out:
-mending.
+Guarantees: exits 0 when it holds, 1 when it is proven not to, 4 when an open transaction leaves it undecided. Leaves
+out: mending.
 """
 
 from __future__ import annotations
