@@ -1,0 +1,104 @@
+"""What any era's line comes down to: one rollout as it was recorded, and what its copies add.
+
+Guarantees: the trajectory's bytes are a function of what was sampled and scored, so that copies of a trace (a cohort, a
+second name of the file, another layout of the same run) have the same value; what is said later of a trace (advantages,
+that it was trained) is in `notes`, which become annotations. Leaves out: group sizes and members (`roll`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from rolloutlog.contract.ids import id_of, imported_group_id
+from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
+from rolloutlog.producers.importing.era import Era
+
+
+def trace_key(run: str | None, trace: str) -> str:
+    """Key of a trace that no trace of another run has."""
+    return id_of("trace", run or "", trace)
+
+
+class Span(NamedTuple):
+    """Versions of the policy when an episode's group started and when the episode ended."""
+
+    start: int
+    end: int
+
+
+class Lineage(NamedTuple):
+    """Marks of a rollout that was itself derived by a replay environment (items 23, 24, 85)."""
+
+    derivation: str
+    kind: SeedKind | None
+    source: str | None
+    """Id, or its first 8 digits, of the immediate source in its own run."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Identity:
+    """Which trace a line is, and to which group of which run it belongs, as far as the line says.
+
+    `traces` are the ids of all traces of an episode, the main one first. `scope` is what a task's rollouts are gathered
+    in where no group is said: the run, or the file.
+    """
+
+    traces: tuple[str, ...]
+    run: str | None = None
+    group: str | None = None
+    kind: RunKind = RunKind.TRAIN
+    task: str = ""
+    scope: str = ""
+
+    @property
+    def keys(self) -> list[str]:
+        """Ids of the traces, unique over runs."""
+        return [trace_key(self.run, trace) for trace in self.traces]
+
+    def group_id(self, group: str) -> str:
+        """Group id of the run's group of that name."""
+        return imported_group_id(self.run or "", group)
+
+
+@dataclass(slots=True, kw_only=True)
+class Recorded:
+    """One rollout of a source. `notes` are late facts: they say nothing of what was sampled."""
+
+    era: Era
+    identity: Identity
+    trajectory: Trajectory
+    status: Status
+    env: str | None = None
+    policy: Span | None = None
+    dispatch_step: int | None = None
+    step: int | None = None
+    """Train step in whose folder it lay."""
+    filtered: bool | None = None
+    lineage: Lineage | None = None
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])
+    raw_digest: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Origin:
+    """What the place of a line says, for eras whose lines don't: step folder, cohort, and the file's own name."""
+
+    step: int | None = None
+    kind: RunKind | None = None
+    env: str | None = None
+    cohort: str | None = None
+    scope: str = ""
+
+    @property
+    def written_step(self) -> int | None:
+        """Step in whose folder a record lay when it was written; a copy of what was trained lies in another one."""
+        return None if self.cohort == "effective" else self.step
+
+    @property
+    def trained(self) -> dict[str, Any]:
+        """Notes of a copy in the cohort of what was trained (reference prime_verifiers 1.8)."""
+        if self.cohort != "effective":
+            return {}
+        return {"trained": True} if self.step is None else {"trained": True, "step": self.step}

@@ -1,0 +1,92 @@
+"""What an import did, per era and by reason.
+
+Guarantees: every line read is counted once among imported, duplicates, skipped and rejected; each reason keeps the
+first example that it had. Leaves out: showing it (the command line).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+UNKNOWN = "unknown"
+"""Era of a line that couldn't be read so far that its era was known."""
+
+
+@dataclass(slots=True)
+class Counted:
+    """How often, and where first, as `path:line`."""
+
+    count: int = 0
+    first: str = ""
+
+    def add(self, where: str) -> None:
+        """Count one more."""
+        self.count += 1
+        self.first = self.first or where
+
+
+@dataclass(slots=True)
+class EraCounts:
+    """Lines of one era. `changed` are imported lines that supersede an earlier import by attempt."""
+
+    read: int = 0
+    imported: int = 0
+    changed: int = 0
+    annotations: int = 0
+    duplicates: int = 0
+    skipped: dict[str, Counted] = field(default_factory=dict[str, Counted])
+    rejected: dict[str, Counted] = field(default_factory=dict[str, Counted])
+
+    def skip(self, reason: str, where: str) -> None:
+        """Count a line that is fine, and not imported."""
+        self.skipped.setdefault(reason, Counted()).add(where)
+
+    def reject(self, reason: str, where: str) -> None:
+        """Count a line that went to the dead letters."""
+        self.rejected.setdefault(reason, Counted()).add(where)
+
+
+@dataclass(slots=True)
+class Report:
+    """The whole import. `singles` are rollouts whose group nobody knows, `cancelled` members that groups lack."""
+
+    eras: dict[str, EraCounts] = field(default_factory=dict[str, EraCounts])
+    files: int = 0
+    passed: dict[str, Counted] = field(default_factory=dict[str, Counted])
+    bytes: int = 0
+    groups: int = 0
+    singles: int = 0
+    cancelled: int = 0
+    policies: int = 0
+    seconds: float = 0.0
+    dry_run: bool = False
+    stopped: bool = False
+    """At the first rejected line, as asked."""
+
+    def era(self, name: str) -> EraCounts:
+        """Counts of an era, made when first spoken of."""
+        return self.eras.setdefault(name, EraCounts())
+
+    def pass_over(self, path: str, reason: str) -> None:
+        """Count a file that holds no rollouts."""
+        self.passed.setdefault(reason, Counted()).add(path)
+
+    @property
+    def imported(self) -> int:
+        """Rollouts written, in all eras."""
+        return sum(era.imported for era in self.eras.values())
+
+    @property
+    def rejected(self) -> int:
+        """Lines rejected, in all eras and for all reasons."""
+        return sum(counted.count for era in self.eras.values() for counted in era.rejected.values())
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing was rejected."""
+        return self.rejected == 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return {**asdict(self), "ok": self.ok}

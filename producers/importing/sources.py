@@ -1,0 +1,139 @@
+"""Which files of a path hold recorded rollouts, in the order in which they were written (reference 1.1).
+
+Guarantees: a path may name a run folder, its `rollouts`, a step folder, a file or a glob; step 9 comes before step 10;
+one file reached twice, also by a link, is read once; what belongs to a run and holds no rollouts is passed over and
+counted. Leaves out: what the lines are, which names never decide (`era`).
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rolloutlog.contract.errors import SourceUnreadable
+from rolloutlog.contract.vocabulary import RunKind
+from rolloutlog.producers.importing.recorded import Origin
+
+LINES = (".jsonl", ".jsonl.zst")
+PARTS_OF_A_RUN = ("rollouts", "monitors")
+"""Folders in which a run keeps its rollouts; where one is there, its siblings (weights, data) aren't searched."""
+
+_STEP = re.compile(r"^step_(\d+)$")
+_OLD_NAME = re.compile(r"^(train|eval)_rollouts(?:_(.+))?$")
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(slots=True, frozen=True)
+class SourceFile:
+    """One file of lines. `shown` is the path as the user would find it again."""
+
+    path: Path
+    origin: Origin
+
+    @property
+    def shown(self) -> str:
+        """Path for messages and dead letters."""
+        return str(self.path)
+
+    @property
+    def is_compressed(self) -> bool:
+        """True for a chunk that was compressed when it was full."""
+        return self.path.suffix == ".zst"
+
+
+@dataclass(slots=True)
+class Sources:
+    """Files to read, in order; `passed` are those that hold no rollouts, `unreadable` those that can't be opened."""
+
+    files: list[SourceFile] = field(default_factory=list[SourceFile])
+    passed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    unreadable: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, as they lie on the disk now."""
+        return sum(os.stat(file.path).st_size for file in self.files)
+
+
+def find_sources(paths: Iterable[str | Path]) -> Sources:
+    """All files below the paths. Raises SourceUnreadable where a path names nothing, or nothing holds lines."""
+    sources, seen = Sources(), set[tuple[int, int]]()
+    for path in paths:
+        for found in _named(str(path)):
+            for file in _below(found, sources):
+                status = file.stat()
+                if (key := (status.st_dev, status.st_ino)) in seen:
+                    sources.passed.append((str(file), "same-file"))
+                else:
+                    seen.add(key)
+                    sources.files.append(SourceFile(file, origin_of(file)))
+    if not sources.files and not sources.unreadable:
+        raise SourceUnreadable(f"no rollouts below {', '.join(map(str, paths))}")
+    return sources
+
+
+def origin_of(path: Path) -> Origin:
+    """What the path says: the step folder, the cohort, and the names that the files of July 2026 had."""
+    step = next((int(found[1]) for part in path.parts if (found := _STEP.match(part))), None)
+    kind = next((RunKind(part) for part in path.parts[:-1] if part in tuple(RunKind)), None)
+    cohort = next((part for part in path.parts[:-1] if part in ("all", "effective")), None)
+    old = _OLD_NAME.match(path.name.split(".")[0])
+    if old is None:
+        return Origin(step, kind, None, cohort)
+    return Origin(step, RunKind(old[1]), old[2], cohort)
+
+
+def natural(path: Path) -> list[tuple[int, int | str]]:
+    """Sorting key that counts: `step_9` before `step_10`."""
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(str(path)) if part]
+
+
+def _named(path: str) -> list[Path]:
+    if os.path.lexists(path):
+        return [Path(path)]
+    found = sorted((Path(name) for name in glob.glob(path, recursive=True)), key=natural)
+    if not found:
+        raise SourceUnreadable(f"{path} isn't there")
+    return found
+
+
+def _below(path: Path, sources: Sources) -> Iterator[Path]:
+    """Files of lines at or below a path; a file that the user names is taken whatever it is called."""
+    if not path.is_dir():
+        if os.access(path, os.R_OK):
+            yield path
+        else:
+            sources.unreadable.append((str(path), "can't be read"))
+        return
+    parts = [path / part for part in PARTS_OF_A_RUN if (path / part).is_dir()]
+    for root in parts or [path]:
+        for file in sorted(_walk(root, sources), key=natural):
+            if reason := _passed_over(file):
+                sources.passed.append((str(file), reason))
+            elif not os.access(file, os.R_OK):
+                sources.unreadable.append((str(file), "can't be read"))
+            else:
+                yield file
+
+
+def _walk(root: Path, sources: Sources) -> Iterator[Path]:
+    def note(error: OSError) -> None:
+        sources.unreadable.append((str(error.filename), error.strerror or "can't be read"))
+
+    for folder, _, names in os.walk(root, onerror=note):
+        yield from (Path(folder) / name for name in names)
+
+
+def _passed_over(file: Path) -> str | None:
+    """Why a file in a folder isn't read; None for one that is."""
+    if not file.name.endswith(LINES):
+        return "no-lines"
+    if file.name == "metrics.jsonl":
+        return "metrics"
+    if "live" in file.parts[-3:-1]:
+        return "live"
+    return None

@@ -1,0 +1,92 @@
+"""What one verifiers v1 trace says beside its nodes, in every era that has traces (reference prime_verifiers 1.2 ff.).
+
+Guarantees: reward, status, policy and lineage are read by one rule each. Leaves out: where a group and a run are named,
+which differs by era.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from rolloutlog.contract.vocabulary import SeedKind, Status
+from rolloutlog.producers.importing.foreign import Json, items, part
+from rolloutlog.producers.importing.recorded import Lineage
+
+_DERIVED_NAME = re.compile(r"(?:(continue):([0-9a-f]{8}):(?:compaction|tool-call)\d+(?:-\d+)?|(recheck):([0-9a-f]{8}))")
+"""Names that the record design gave to derived tasks (items 60, 67 and 73)."""
+_ROUNDING_VERSION = (0, 4)
+"""verifiers rounds log-probs in its JSON from 0.4.0 on."""
+_SAMPLING = ("temperature", "top_p", "top_k")
+
+
+def reward_of(trace: Json) -> float | None:
+    """Sum of scores, weighted where a weight is recorded (item 27); None where nothing was scored."""
+    if trace.get("rewards") is None:
+        return None
+    scores = list(part(trace, "rewards").values())
+    scored = [_score(score) for score in scores if score is not None]
+    return float(sum(scored)) if scored or not scores else None
+
+
+def _score(score: Any) -> float:
+    if isinstance(score, dict):
+        weighted = cast("Json", score)
+        return weighted["score"] * weighted.get("weight", 1.0)
+    return score
+
+
+def status_of(trace: Json, reward: float | None) -> Status:
+    """Completed where it ended without an error, has nodes, and was scored; else failed: there is no result."""
+    ended = trace.get("is_completed", True) and trace.get("ok", True) and not trace.get("errors")
+    return Status.COMPLETED if ended and trace.get("nodes") and reward is not None else Status.FAILED
+
+
+def rounds_logprobs(trace: Json) -> bool:
+    """True for a producer that writes log-probs with 4 decimals unless told otherwise."""
+    numbers = re.findall(r"\d+", str(part(trace, "verifiers").get("version")))
+    return tuple(int(number) for number in numbers[:2]) >= _ROUNDING_VERSION
+
+
+def say_sampling(trace: Json) -> None:
+    """Say at each sampled node how it was sampled, where its model call does (reference prime_verifiers 1.8)."""
+    nodes = items(trace, "nodes")
+    for call in items(trace, "calls"):
+        node, sampling = call.get("node"), part(call, "sampling")
+        if sampling and isinstance(node, int) and 0 <= node < len(nodes):
+            nodes[node].update({key: sampling[key] for key in _SAMPLING if sampling.get(key) is not None})
+
+
+def take_lineage(trace: Json) -> Lineage | None:
+    """The marks of a derived trace, in either design; its `task` becomes the innermost one, the outer `replay_task`."""
+    task = part(trace, "task")
+    data = part(task, "data") if isinstance(task.get("data"), dict) else task
+    if isinstance(data.get("source_task"), dict) and data.get("source_id"):
+        trace["replay_task"] = {key: value for key, value in data.items() if key != "source_task"}
+        trace["task"] = _innermost(data)
+        derivation = str(data.get("kind") or task.get("type") or "replay")
+        return Lineage(derivation, _seed_kind(derivation), str(data["source_id"]))
+    named = _DERIVED_NAME.fullmatch(str(data.get("name")))
+    if named is None or (named[3] and not _starts_from_an_answer(trace)):
+        return None
+    return Lineage(named[1] or named[3], SeedKind(named[1] or named[3]), named[2] or named[4])
+
+
+def _innermost(task: Json) -> Json:
+    while isinstance(task.get("source_task"), dict):
+        task = task["source_task"]
+    return task
+
+
+def _seed_kind(derivation: str) -> SeedKind | None:
+    return next((kind for kind in (SeedKind.CONTINUE, SeedKind.RECHECK, SeedKind.JUDGE) if kind in derivation), None)
+
+
+def _starts_from_an_answer(trace: Json) -> bool:
+    """A recheck does; a name alone proves nothing (item 24)."""
+    for node in items(trace, "nodes"):
+        if node.get("sampled"):
+            return False
+        if part(node, "message").get("role") == "assistant":
+            return True
+    return False
