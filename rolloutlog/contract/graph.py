@@ -11,11 +11,6 @@ from collections.abc import Sequence
 NO_PARENT = -1
 
 
-def bad_parent(parents: Sequence[int]) -> int | None:
-    """Index of the first node whose parent points forward, to itself or out of range; None if all are sound."""
-    return next((i for i, parent in enumerate(parents) if not NO_PARENT <= parent < i), None)
-
-
 def children_of(parents: Sequence[int]) -> list[list[int]]:
     """Children of each node, ascending."""
     children: list[list[int]] = [[] for _ in parents]

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.rejection import HeaderError
 from rolloutlog.contract.vocabulary import Grain, RejectReason, RunKind, SeedKind, Status
 
 T = TypeVar("T")
@@ -19,14 +20,6 @@ RawHeaders = Iterable[tuple[str, bytes]]
 
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "content-type"
-
-
-class HeaderError(ValueError):
-    """A header is missing, unknown or can't be read; `reason` is the dead letter's."""
-
-    def __init__(self, reason: RejectReason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 class Field(Generic[T]):

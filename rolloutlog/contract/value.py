@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rolloutlog.contract import arrays, layout
 from rolloutlog.contract.arrays import Array, BadBuffer
+from rolloutlog.contract.rejection import BadValue
 from rolloutlog.contract.trajectory import NODE_COLUMNS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 
@@ -32,14 +33,6 @@ _SHAPES: dict[str, tuple[np.dtype[Any], int]] = {
     "record": (_U8, 0),
 }
 """Required columns: dtype, and width of the second axis (0: one axis)."""
-
-
-class BadValue(ValueError):
-    """The value can't be read as a rollout; `reason` is the dead letter's."""
-
-    def __init__(self, reason: RejectReason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 def encode(trajectory: Trajectory) -> bytes:

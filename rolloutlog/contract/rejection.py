@@ -1,0 +1,31 @@
+"""Rejection: what every reader raises for a record that breaks the contract, at whatever depth it was noticed.
+
+Guarantees: one reason of the closed set and a detail for people; a bad record is data, so this isn't an error of the
+program that reads it. Leaves out: what is done about it (`dead_letters`, and `InvalidRecord` for producers).
+"""
+
+from __future__ import annotations
+
+from rolloutlog.contract.vocabulary import RESOLVES_SLOT, RejectReason
+
+
+class Rejected(ValueError):
+    """A record is bad: `reason` and `detail` go to the dead letters."""
+
+    def __init__(self, reason: RejectReason, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+    @property
+    def resolves(self) -> bool:
+        """True where the reason lies in the value, so that the headers' slot ends as failed(rejected)."""
+        return self.reason in RESOLVES_SLOT
+
+
+class HeaderError(Rejected):
+    """A header is missing, unknown or can't be read."""
+
+
+class BadValue(Rejected):
+    """The value can't be read as a rollout."""
