@@ -78,8 +78,7 @@ def judge(members: Sequence[MemberTokens], step: int | None, history: History, r
     found = [effective_versions(member.runs, history) for member in members]
     newest = max((int(versions.max()) for versions, _ in found if len(versions)), default=UNKNOWN_VERSION)
     at = max(newest, 0) + 1 if step is None else step
-    verdicts = tuple(_judge(member, *ages, at, rule) for member, ages in zip(members, found, strict=True))
-    return GroupVerdict(at, verdicts, held_until=newest + 1 if newest >= at else None)
+    return GroupVerdict(at, tuple(_judge(member, *ages, at, rule) for member, ages in zip(members, found, strict=True)))
 
 
 def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rule: Rule) -> MemberVerdict:

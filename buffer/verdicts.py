@@ -6,6 +6,7 @@ Guarantees: values only; a member's tokens are covered by its runs exactly, or i
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -96,14 +97,25 @@ class MemberVerdict:
 
 @dataclass(slots=True, frozen=True)
 class GroupVerdict:
-    """The verdicts on a group's completed members at `step`.
-
-    `held_until` is the step from which all of its policies lie in the past, None where they do.
-    """
+    """The verdicts on a group's completed members at `step`."""
 
     step: int
     members: tuple[MemberVerdict, ...]
-    held_until: int | None = None
+
+    def only(self, members: Collection[int]) -> GroupVerdict:
+        """The same step, those members alone."""
+        return GroupVerdict(self.step, tuple(m for m in self.members if m.member in members))
+
+    @property
+    def held_until(self) -> int | None:
+        """The step from which all policies lie in the past; None where they do (design 4)."""
+        newest = max((m.newest for m in self.members if m.newest is not None), default=-1)
+        return newest + 1 if newest >= self.step else None
+
+    @property
+    def oldest(self) -> int | None:
+        """The oldest effective version of a sampled token."""
+        return min((m.oldest for m in self.members if m.oldest is not None), default=None)
 
     @property
     def staleness(self) -> int:

@@ -1,0 +1,143 @@
+"""Groups folded from a partition (design 2, 4 and 8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from rolloutlog.contract.claims import CLAIM, Claim
+from rolloutlog.contract.events import taken_event
+from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.value import SAFETENSORS
+from rolloutlog.contract.vocabulary import RunKind, Status
+from rolloutlog.trainer.assembly import Assembly
+from rolloutlog.trainer.decision import Ready, Waiting
+from rolloutlog.trainer.facts import Arrived, Bad, fact_of
+from tests.cases.bad_inputs import BAD_INPUTS, BadInput
+from tests.cases.raw import Raw
+from tests.trainer.desk import Desk, ended, rollout
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_order_in_which_members_come_makes_no_difference(order: tuple[int, ...]) -> None:
+    desk = Desk()
+    desk.say(*(rollout(i, size=3) for i in order))
+    decision = desk.decide()
+    assert isinstance(decision, Ready)
+    assert {m.member for m in decision.verdict.members} == {0, 1, 2}
+
+
+def test_the_same_attempt_twice_counts_once() -> None:
+    """Item 25."""
+    desk = Desk()
+    desk.say(rollout(0), rollout(0))
+    assert isinstance(desk.decide(), Waiting)
+    assert len(desk.pending().tokens) == 1
+
+
+def test_a_lower_attempt_that_comes_late_is_fenced() -> None:
+    """Item 26."""
+    desk = Desk()
+    desk.say(rollout(0, 4, attempt=2), rollout(0, 3, attempt=1))
+    assert desk.pending().tokens[0].attempt == 2
+
+
+def test_a_higher_attempt_replaces_tokens_and_payload() -> None:
+    desk = Desk()
+    desk.say(rollout(0, 3), rollout(0, [4] * 5, attempt=2))
+    assert desk.pending().tokens[0].response_tokens == 5
+    assert desk.pending().payloads[0].slot.attempt == 2
+    desk.say(ended(rollout(0, attempt=3), Status.ABORTED))
+    assert not desk.pending().tokens
+    assert not desk.pending().payloads
+
+
+def test_eval_rollouts_and_takes_are_not_the_trainers() -> None:
+    """Design 6: eval rollouts never train."""
+    desk = Desk()
+    desk.say(rollout(0, kind=RunKind.EVAL))
+    desk.say(
+        taken_event(group="g", group_size=2, seed="s", worker="w", renewal=0, lease_ms=1, source="/test", now=desk.now)
+    )
+    assert not desk.assembly.groups
+    assert desk.assembly.next_offset == 2
+
+
+def test_a_group_that_ended_takes_nothing_more() -> None:
+    """Design 9.1: superseded(late)."""
+    desk = Desk()
+    desk.say(rollout(0), rollout(1))
+    desk.assembly.end("g", desk.assembly.next_offset)
+    desk.say(rollout(0, attempt=2))
+    assert not desk.assembly.groups
+
+
+def test_what_comes_after_the_draw_is_late() -> None:
+    desk = Desk()
+    desk.say(rollout(0), rollout(1))
+    desk.pending().drawn = True
+    desk.say(rollout(0, attempt=2))
+    assert desk.pending().tokens[0].attempt == 1
+
+
+def test_ended_groups_can_be_folded_again_as_they_were_drawn() -> None:
+    """For looking: records below `as_of` alone."""
+    desk = Desk(Assembly(0, ended={"g": 2}, keep_ended=True))
+    desk.say(rollout(0), rollout(1), rollout(0, attempt=2))
+    assert desk.pending().tokens[0].attempt == 1
+
+
+def test_expired_attempts_that_are_on_the_log_count_from_the_first_record() -> None:
+    """A restart judges no attempt twice."""
+    desk = Desk(Assembly(0, expired={"g": [(0, 1)]}))
+    desk.say(rollout(0), rollout(1))
+    assert isinstance(desk.decide(), Waiting)
+    assert desk.pending().tries == {0: 1}
+    desk.say(rollout(0, attempt=2))
+    assert isinstance(desk.decide(), Ready)
+
+
+def test_nothing_below_the_low_watermark_is_unresolved() -> None:
+    """Design 8: what a checkpoint keeps."""
+    desk = Desk()
+    assert desk.assembly.low_watermark == 0
+    desk.say(rollout(0, group="a"), rollout(0, group="b"))
+    assert desk.assembly.low_watermark == 0
+    desk.assembly.end("a", 2)
+    assert desk.assembly.low_watermark == 1
+    desk.assembly.end("b", 2)
+    assert desk.assembly.low_watermark == 2
+
+
+ALONE = [row for row in BAD_INPUTS if row.found_in in ("headers", "value", "group", "nothing")]
+
+
+@pytest.mark.parametrize("row", ALONE, ids=[row.name for row in ALONE])
+def test_the_table_of_bad_inputs(row: BadInput) -> None:
+    """One table drives buffer and trainer: the slot is resolved as it says, and the sound member is never lost."""
+    assembly = Assembly(0)
+    for offset, written in enumerate(row.records()):
+        event = written.raw.event(offset=offset)
+        if assembly.wants(event):
+            assembly.fold(event, fact_of(event, 6))
+    if not row.records():
+        assert not assembly.groups
+        return
+    group = assembly.groups[row.group].group
+    assert group.status(0) == "completed"
+    assert group.status(1) == row.ends_for("trainer")
+    if row.ends == "completed":
+        assert assembly.groups[row.group].tokens[1].attempt == row.attempt
+
+
+def test_a_claim_is_read_from_its_body() -> None:
+    raw = Raw.of(rollout(0))
+    body = raw.value or b""
+    claim = Claim(url="file:///x", size=len(body), digest=digest_of(body), content_type=SAFETENSORS)
+    event = replace(raw.but({"content_type": CLAIM.encode()}), value=claim.encode()).event(1)
+    fact = fact_of(event, 1, body, claim.content_type)
+    assert isinstance(fact, Arrived)
+    assert fact.payload.body == body
+    assert isinstance(fact_of(event, 1, body[:-1] + b"?", claim.content_type), Bad)

@@ -1,0 +1,38 @@
+"""Dispatch orders (design 8; reference xtuner 2.2, 96 and 97)."""
+
+from __future__ import annotations
+
+from rolloutlog.contract.settings import TrainerSettings
+from rolloutlog.trainer.decision import Ready
+from rolloutlog.trainer.order import Arrival, OldestFirst, Order, order_of
+from tests.trainer.desk import Desk, rollout
+
+
+def ranked(order: Order, versions: list[int]) -> list[int]:
+    """Numbers of groups in the order in which they are drawn; group i is the i-th to arrive."""
+    desks: dict[int, Desk] = {}
+    for i, version in enumerate(versions):
+        desk = desks[i] = Desk(now=1_000_000 + 10 * i)
+        desk.say(rollout(0, version), rollout(1, version))
+
+    def key(i: int) -> tuple[int, ...]:
+        decision = desks[i].decide(None)
+        assert isinstance(decision, Ready)
+        return order.key(desks[i].pending(), decision.verdict)
+
+    return sorted(desks, key=key)
+
+
+def test_oldest_first_with_ties_by_arrival() -> None:
+    """The fixed tables of the reference: staleness 1, 5, 3 and 3, 8, 3, 3 at step 10."""
+    assert ranked(OldestFirst(), [8, 4, 6]) == [1, 2, 0]
+    assert ranked(OldestFirst(), [6, 1, 6, 6]) == [1, 0, 2, 3]
+
+
+def test_arrival() -> None:
+    assert ranked(Arrival(), [8, 4, 6]) == [0, 1, 2]
+
+
+def test_the_settings_name_it() -> None:
+    assert isinstance(order_of(TrainerSettings()), OldestFirst)
+    assert isinstance(order_of(TrainerSettings(order="arrival")), Arrival)

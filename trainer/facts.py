@@ -1,0 +1,125 @@
+"""What one event on `rollouts` says to the trainer, as one of four facts or nothing.
+
+Guarantees: the same checks as the buffer's (`rolloutlog.contract.checks`); what was rejected by headers says nothing of
+a slot, what was rejected by its value names the slot that it ends. Leaves out: fetching what a claim stands for, and
+whether its policies were ever published (`feed`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rolloutlog.buffer.member import Record
+from rolloutlog.contract.checks import Rejected, read_headers, read_rollout
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.notices import read_annotation, read_cancelled
+from rolloutlog.contract.provenance import STATUS_OF
+from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.vocabulary import EventType, RunKind
+from rolloutlog.trainer.pending import Payload
+
+
+@dataclass(slots=True, frozen=True)
+class Arrived:
+    """A sound record of an attempt."""
+
+    rollout: Rollout
+    record: Record
+    payload: Payload
+
+    @property
+    def group(self) -> str:
+        """Group id."""
+        return self.rollout.slot.group
+
+
+@dataclass(slots=True, frozen=True)
+class Bad:
+    """A record whose headers name a slot and whose value is bad."""
+
+    slot: Slot
+    rejected: Rejected
+
+    @property
+    def group(self) -> str:
+        """Group id."""
+        return self.slot.group
+
+
+@dataclass(slots=True, frozen=True)
+class Annotated:
+    """Late facts about an attempt."""
+
+    slot: Slot
+    event_id: str
+    facts: dict[str, Any]
+
+    @property
+    def group(self) -> str:
+        """Group id."""
+        return self.slot.group
+
+
+@dataclass(slots=True, frozen=True)
+class Cancelled:
+    """Members that get no more records."""
+
+    group: str
+    size: int
+    members: tuple[int, ...]
+
+
+Fact = Arrived | Bad | Annotated | Cancelled
+
+
+def is_rollout(event: Event) -> bool:
+    """True for a record of an attempt, by its headers alone."""
+    return (event.headers.type or "") in STATUS_OF
+
+
+def fact_of(event: Event, partitions: int, body: bytes | None = None, body_type: str | None = None) -> Fact | None:
+    """The fact in an event on `rollouts`; None for takes, eval rollouts and whatever its headers get rejected for.
+
+    For a claim, `body` and `body_type` are what it stands for.
+    """
+    try:
+        kind = read_headers(event, partitions)
+    except Rejected:
+        return None
+    headers = event.headers
+    if kind is EventType.SEED_TAKEN or headers.kind is RunKind.EVAL:
+        return None
+    if kind is EventType.GROUP_CANCELLED:
+        return _cancelled(event)
+    slot = Slot.of(headers)
+    try:
+        if kind is EventType.ROLLOUT_ANNOTATED:
+            return Annotated(slot, headers.require(Headers.id), read_annotation(event))
+        rollout = read_rollout(event, body, body_type)
+    except Rejected as rejected:
+        return None if kind is EventType.ROLLOUT_ANNOTATED else Bad(slot, rejected)
+    return arrived(event, rollout, body, body_type)
+
+
+def arrived(event: Event, rollout: Rollout, body: bytes | None = None, body_type: str | None = None) -> Arrived:
+    """The fact of a sound record."""
+    raw = (event.value or b"") if body is None else body
+    digest = event.headers.digest or digest_of(raw)
+    span = rollout.trajectory.policy_span or (None, None)
+    reward, status = rollout.trajectory.reward, rollout.status
+    record = Record(rollout.slot.attempt, status, event.handle, digest, event.timestamp, reward, *span)
+    kind = body_type or event.headers.require(Headers.content_type)
+    return Arrived(rollout, record, Payload(rollout.slot, raw, kind))
+
+
+def _cancelled(event: Event) -> Cancelled | None:
+    headers = event.headers
+    try:
+        members = read_cancelled(event).members
+    except Rejected:
+        return None
+    return Cancelled(headers.require(Headers.group), headers.require(Headers.group_size), members)
