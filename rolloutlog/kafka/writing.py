@@ -25,7 +25,7 @@ from rolloutlog.contract.headers import CONTENT_TYPE
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import LINGER_MS, TRANSACTION_TIMEOUT_MS, Connection
-from rolloutlog.kafka.failures import retrieve, stop_producer, too_large, typed
+from rolloutlog.kafka.failures import STOP_S, retrieve, stop_producer, too_large, typed
 
 FLUSH_S = 60.0
 
@@ -216,8 +216,8 @@ class TransactionalWriter:
         if self._producer is None:
             return
         try:
-            await self._producer.abort_transaction()
-        except (KafkaError, IllegalOperation, AssertionError):
+            await asyncio.wait_for(self._producer.abort_transaction(), STOP_S)
+        except (KafkaError, IllegalOperation, AssertionError, TimeoutError):
             await self.close()
 
 

@@ -1,0 +1,140 @@
+"""The generic exactly-once partition loop: a consumer group whose members keep one `Shard` per owned partition.
+
+Guarantees: every event of the inputs is folded by exactly one shard, in order within its topic and partition, and what
+the shard says of it is on the log exactly once, whoever dies when (design 6; `shard` says how, `takeover` in which
+order). Leaves out: what is folded, which is the shard's.
+
+    loop = PartitionLoop(connection, factory)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, loop.stop)
+    await loop.run()
+
+    partition_loop   this member: joins, hands out partitions, ends
+    ├── group_member     membership alone: assignment, heartbeats, nothing is read through it
+    └── owned_partition  per partition: take over, run, fail and try again, release
+        ├── takeover         fence, restore from the index, compare offsets
+        │   └── changelog        settled end, newest shard row, rows
+        └── shard_run        read, fold, flush in one transaction
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from rolloutlog.contract.errors import AssignmentMismatch
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.group_member import GroupMember
+from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.owned_partition import OwnedPartition, PartitionReport
+from rolloutlog.kafka.shard import ShardFactory
+from rolloutlog.kafka.takeover import Held
+
+log = logging.getLogger(__name__)
+
+REJOIN_S = 1.0
+
+
+class PartitionLoop:
+    """One member of the group. Run it once; `blobs` takes records of a flush that are above the topic's limit."""
+
+    def __init__(
+        self, connection: Connection, factory: ShardFactory, options: LoopOptions | None = None,
+        blobs: BlobStore | None = None,
+    ) -> None:  # fmt: skip
+        self._connection, self._factory, self._blobs = connection, factory, blobs
+        self._options = options or LoopOptions()
+        self._owners: dict[int, OwnedPartition] = {}
+        self._held: dict[int, Held] = {}
+        self._drain = False
+        self._settled = self._closing = False
+        self._failure: BaseException | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def reports(self) -> list[PartitionReport]:
+        """What each owned partition does now."""
+        return [owner.report for _, owner in sorted(self._owners.items())]
+
+    @property
+    def shards(self) -> dict[int, Any]:
+        """The shards in memory that are running, by partition, to look at; the loop alone may call them."""
+        return {number: held.shard for number, owner in self._owners.items() if (held := owner.running) is not None}
+
+    def stop(self) -> None:
+        """Ask `run` to commit what was folded, leave the group and return."""
+        self._stopping.set()
+
+    async def run(self, *, drain: bool = False) -> None:
+        """Work until `stop`; with `drain` until every owned partition is read to the log's end and nothing is pending.
+
+        Raises what a partition can't recover from (IndexMismatch, RunMismatch, ...), AssignmentMismatch after several
+        unequal assignments, BrokerUnreachable when the cluster was away for too long.
+        """
+        self._drain = drain
+        for left in reversed(range(self._options.mismatches)):
+            try:
+                await self._as_member()
+                return
+            except AssignmentMismatch as error:
+                if not left:
+                    raise
+                log.warning("%s; joining again", error)
+            await self._or_stop(asyncio.sleep(REJOIN_S))
+
+    async def _as_member(self) -> None:
+        self._settled = self._closing = False
+        member = GroupMember(self._connection, self._options, self._assigned, self._revoked)
+        await member.start()
+        try:
+            while not self._stopping.is_set() and not self._is_drained():
+                await self._or_stop(member.beat())
+                self._raise_failure()
+        finally:
+            self._closing = True
+            await self._revoked()
+            await member.stop()
+        self._raise_failure()
+
+    def _assigned(self, numbers: frozenset[int]) -> None:
+        if self._closing:
+            return
+        log.info("%s owns partitions %s", self._options.role, sorted(numbers))
+        self._settled = True
+        for number in sorted(numbers):
+            self._owners[number] = OwnedPartition(
+                self._connection, self._options, number, self._factory, owned=lambda: len(self._owners),
+                blobs=self._blobs, held=self._held.get(number), drain=self._drain,
+            )  # fmt: skip
+        self._held.clear()  # what went to another owner isn't ours to keep
+
+    async def _revoked(self) -> None:
+        """Give up everything; an eager group takes all at each rebalance (reference kafka 1)."""
+        owners, self._owners = self._owners, {}
+        self._settled = False
+        released = await asyncio.gather(*(owner.release() for owner in owners.values()))
+        self._failure = self._failure or next((owner.failure for owner in owners.values() if owner.failure), None)
+        self._held |= {number: held for number, held in zip(owners, released, strict=True) if held is not None}
+
+    def _is_drained(self) -> bool:
+        return self._drain and self._settled and all(owner.is_drained for owner in self._owners.values())
+
+    def _raise_failure(self) -> None:
+        failures = [self._failure, *(owner.failure for owner in self._owners.values())]
+        for failure in failures:
+            if failure is not None:
+                raise failure
+
+    async def _or_stop(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work, and leave it when `stop` is called: during a rebalance it may wait for long."""
+        task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([task, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+        finally:
+            for each in (task, stopped):
+                each.cancel()
+            await asyncio.gather(task, stopped, return_exceptions=True)

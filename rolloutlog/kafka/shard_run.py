@@ -1,0 +1,131 @@
+"""One run of a shard: from a take-over to a release or a failure.
+
+Guarantees: rows gather in memory and a transaction spans only the flush (design 6.4); it is flushed at once when it was
+idle, else after the interval, or when many events have gathered; the offsets that are committed are those of the events
+that were folded. A run that raised is over: its shard must be thrown away. Leaves out: fencing and restoring
+(`takeover`), and trying again (`owned_partition`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.reading import Tail, ends_at
+from rolloutlog.kafka.shard import Inputs, Moment
+from rolloutlog.kafka.takeover import Taken
+from rolloutlog.kafka.writing import TransactionalWriter, fitted
+
+IDLE_MS = 100
+"""Longest wait for events: so late it notices that it is to end, or that a tick is due."""
+LEAST_FETCH_BYTES = 1 << 20
+
+
+class ShardRun:
+    """`async with ShardRun(...) as run: await run.turn()`, again and again, then `run.flush()`."""
+
+    def __init__(
+        self, connection: Connection, options: LoopOptions, partition: int, taken: Taken, writer: TransactionalWriter,
+        owned: Callable[[], int], blobs: BlobStore | None,
+    ) -> None:  # fmt: skip
+        self._connection, self._options, self._partition = connection, options, partition
+        self._writer, self._blobs, self._owned = writer, blobs, owned
+        self._ends = taken.ends
+        self._tail = Tail(
+            connection,
+            {(topic, partition): offset for topic, offset in taken.held.inputs.items()},
+            known={(topic, partition): end for topic, end in taken.ends.items()},
+            fetch_bytes=max(LEAST_FETCH_BYTES, options.fetch_bytes // max(1, owned())),
+        )
+        self.held = taken.held
+        self.caught_up = False
+        self.folded = self.commits = 0
+        self._unflushed = 0
+        self._asked_at = 0.0
+
+    async def __aenter__(self) -> Self:
+        await self._tail.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._tail.close()
+
+    @property
+    def is_dirty(self) -> bool:
+        """True while something was folded that isn't committed."""
+        return self._unflushed > 0
+
+    async def turn(self) -> bool:
+        """Wait a moment for events, fold them, flush when it is due. False where nothing came and nothing was said."""
+        events = await self._tail.poll(self._wait_ms(), self._options.batch_events)
+        if events:
+            await self.held.shard.fold(events, await self._moment())
+            self._unflushed += len(events)
+            self.folded += len(events)
+        said = self._is_due() and await self.flush()
+        return bool(events) or said or self.is_dirty
+
+    async def flush(self) -> bool:
+        """Commit what the shard has to say, with the offsets that it has read; False where it has nothing to say."""
+        inputs = await self._positions()
+        records = await self.held.shard.flush(inputs, await self._moment())
+        self._asked_at = self._clock()
+        if records:
+            await self._commit(inputs, records)
+        elif self.is_dirty:
+            raise RuntimeError(f"the shard of partition {self._partition} folded events and said nothing of them")
+        return bool(records)
+
+    async def at_end(self) -> bool:
+        """True where every input is read to the end that the log has now, open transactions included."""
+        ends = await ends_at(self._connection, [(topic, self._partition) for topic in self._options.inputs])
+        positions = await self._positions()
+        return all(positions[topic] >= end.high for (topic, _), end in ends.items())
+
+    async def _commit(self, inputs: Inputs, records: Sequence[Outgoing]) -> None:
+        last = records[-1]
+        if (last.topic, last.partition) != (self._options.index, self._partition):
+            raise RuntimeError(f"the last record of a flush must be the shard row of partition {self._partition}")
+        ready = [await fitted(record, self._connection, self._blobs) for record in records]
+        async with self._writer.transaction() as transaction:
+            await transaction.send_all(ready)
+            places = {(topic, self._partition): offset for topic, offset in inputs.items()}
+            transaction.commit_offsets(places, self._connection.names.group(self._options.role))
+        offsets = [written.offset for written in transaction.written]
+        self.held.shard.committed(offsets)
+        self.held.inputs = inputs
+        self.held.row = (offsets[-1], Headers(last.headers).id or "")
+        self._unflushed = 0
+        self.commits += 1
+
+    async def _positions(self) -> dict[Topic, int]:
+        """Next offsets of the inputs: everything that was polled was folded, and markers at the end are passed."""
+        return {topic: await self._tail.position(topic, self._partition) for topic in self._options.inputs}
+
+    async def _moment(self) -> Moment:
+        if not self.caught_up:
+            positions = await self._positions()
+            self.caught_up = all(positions[topic] >= self._ends[topic].stable for topic in self._options.inputs)
+        return Moment(time.time_ns() // 1_000_000, time.monotonic(), self.caught_up)
+
+    def _wait_ms(self) -> int:
+        left = self._due_at() - self._clock()
+        return max(1, min(IDLE_MS, int(left * 1000)))
+
+    def _is_due(self) -> bool:
+        return self._unflushed >= self._options.flush_events or self._clock() >= self._due_at()
+
+    def _due_at(self) -> float:
+        wait = self._options.interval_s(self._owned()) if self.is_dirty else self._options.tick_s
+        return self._asked_at + wait
+
+    def _clock(self) -> float:
+        return asyncio.get_running_loop().time()

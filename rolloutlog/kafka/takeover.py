@@ -1,0 +1,125 @@
+"""Taking over a partition: fence, restore, check (design 6.5; reference kafka 2).
+
+Guarantees: when `take_over` returns, no earlier owner can write for this partition any more, and the shard is the fold
+of what is committed. The shard row is the truth; the group's offsets, which expire, are only compared with it. Leaves
+out: whether the group still means us; a newer owner fences us, as we fenced the one before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aiokafka import TopicPartition
+
+from rolloutlog.contract.errors import IndexMismatch
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.admin import with_admin
+from rolloutlog.kafka.changelog import newest_row, rows_from, settled_ends
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.reading import Ends
+from rolloutlog.kafka.shard import Inputs, Shard, ShardFactory
+from rolloutlog.kafka.writing import TransactionalWriter
+
+log = logging.getLogger(__name__)
+
+RowId = tuple[int, str]
+
+
+@dataclass(slots=True)
+class Held:
+    """A shard in memory that equals what is committed, and how far it has read; `row` is its newest shard row."""
+
+    shard: Shard
+    inputs: Inputs
+    row: RowId | None
+
+
+@dataclass(slots=True, frozen=True)
+class Taken:
+    """A partition that is ours; `ends` of the inputs as they were then; `restored` rows, None where it was kept."""
+
+    held: Held
+    ends: Mapping[Topic, Ends]
+    restored: int | None
+
+
+async def take_over(
+    connection: Connection,
+    options: LoopOptions,
+    partition: int,
+    writer: TransactionalWriter,
+    factory: ShardFactory,
+    held: Held | None,
+) -> Taken:
+    """Fence by starting `writer`, then restore, unless `held` is still the newest. Raises IndexMismatch and others."""
+    await writer.start()
+    patience_s = 2 * options.transaction_timeout_ms / 1000
+    ends = await settled_ends(connection, options.index, partition, options.inputs, patience_s)
+    row = await newest_row(connection, options.index, partition, ends[options.index])
+    restored: int | None = None
+    if held is None or held.row != row_id(row):
+        held, restored = await _restore(connection, options, partition, factory(partition), row, ends)
+    await _check(connection, options, partition, held, ends)
+    return Taken(held, ends, restored)
+
+
+def row_id(row: Event | None) -> RowId | None:
+    """What tells one shard row from another: where it lies and what it says."""
+    return None if row is None else (row.offset, row.headers.id or "")
+
+
+async def _restore(
+    connection: Connection,
+    options: LoopOptions,
+    partition: int,
+    shard: Shard,
+    row: Event | None,
+    ends: Mapping[Topic, Ends],
+) -> tuple[Held, int]:
+    if row is None:
+        for topic in options.inputs:
+            if ends[topic].first > 0:
+                log.warning("%s/%d begins at %d: what lay before was never folded", topic, partition, ends[topic].first)
+        return Held(shard, {topic: ends[topic].first for topic in options.inputs}, None), 0
+    checkpoint = shard.recall(row)
+    count = 0
+    async for rows in rows_from(connection, options.index, partition, checkpoint.first_row, ends[options.index]):
+        shard.restore(rows)
+        count += len(rows)
+    return Held(shard, checkpoint.inputs, row_id(row)), count
+
+
+async def _check(
+    connection: Connection, options: LoopOptions, partition: int, held: Held, ends: Mapping[Topic, Ends]
+) -> None:
+    group = connection.names.group(options.role)
+    committed = await committed_offsets(connection, group, partition, options.inputs)
+    for topic in options.inputs:
+        name, offset, end = f"{connection.names.topic(topic)}/{partition}", held.inputs[topic], ends[topic]
+        if not end.first <= offset <= end.high:
+            raise IndexMismatch(
+                f"the shard has read {name} up to {offset}, but the log holds [{end.first}, {end.high})",
+                "was the topic made anew, or its retention changed? A new namespace starts clean",
+            )
+        said = committed.get(topic)
+        if said not in (None, offset):
+            raise IndexMismatch(
+                f"the shard has read {name} up to {offset}, but group {group} has committed {said}",
+                "offsets of this group must not be moved by hand: commit what the shard says",
+            )
+
+
+async def committed_offsets(
+    connection: Connection, group: str, partition: int, topics: tuple[Topic, ...]
+) -> dict[Topic, int]:
+    """What the group has committed; a topic without (never, or expired after 7 days without members) is left out.
+
+    Right only after the fence: an open transaction's offsets aren't seen (reference kafka 1, pitfall 20).
+    """
+    places = {TopicPartition(connection.names.topic(topic), partition): topic for topic in topics}
+    found = await with_admin(connection, lambda admin: admin.list_consumer_group_offsets(group, partitions=[*places]))
+    return {places[place]: said.offset for place, said in found.items() if said.offset >= 0}

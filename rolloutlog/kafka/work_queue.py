@@ -1,0 +1,130 @@
+"""A topic as a queue of work: a consumer group whose members get one record at a time and commit each by itself.
+
+Guarantees: `commit` is true only if this member owned the partition all the time from `next` on, so of several
+members that were offered a record at most one is told that it is theirs; a member that does long work and doesn't ask
+for more stays in the group. Leaves out: what a record means, and giving it again to somebody once it is committed
+(the lease).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import Self
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import KafkaError
+
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.failures import typed
+from rolloutlog.kafka.reading import event_of, stop_client
+
+POLL_MS = 500
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+NEVER_MS = 2**31 - 1
+"""Members may be busy for hours; that they live is told by heartbeats (reference kafka 1, pitfall 10)."""
+COMMIT_S = 30.0
+FETCH_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A record that was offered to this member, in which ownership of its partition."""
+
+    event: Event
+    ownership: int
+
+
+class WorkQueue:
+    """One member of the group: `async with WorkQueue(...) as queue: offered = await queue.next()`.
+
+    `role` names the group, as in `<namespace>.workers`. A group that never committed begins at the first record.
+    """
+
+    def __init__(
+        self, connection: Connection, topic: Topic, role: str, *, session_timeout_ms: int = SESSION_MS
+    ) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._ownerships = Ownerships()
+        self._consumer: AIOKafkaConsumer = connection.consumer(
+            connection.names.group(role),
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=[RoundRobinPartitionAssignor],
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=session_timeout_ms // 3,
+            rebalance_timeout_ms=REBALANCE_MS,
+            max_poll_interval_ms=NEVER_MS,
+            max_partition_fetch_bytes=FETCH_BYTES,
+        )
+
+    async def __aenter__(self) -> Self:
+        self._consumer.subscribe([self._connection.names.topic(self._topic)], listener=self._ownerships)
+        try:
+            await self._consumer.start()
+        except (KafkaError, OSError) as error:
+            await stop_client(self._consumer)
+            raise typed(error, self._connection) from error
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the group: what was offered and not committed goes to the others."""
+        await stop_client(self._consumer)
+
+    @property
+    def owned(self) -> set[int]:
+        """Partitions that this member owns now."""
+        return {place.partition for place in self._consumer.assignment()}
+
+    async def next(self, timeout_ms: int = POLL_MS) -> Offered | None:
+        """The next record, or None after `timeout_ms` without one.
+
+        Don't cancel it: aiokafka would count it as running for ever (reference kafka 1, pitfall 10).
+        """
+        try:
+            fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=1)
+        except KafkaError as error:
+            raise typed(error, self._connection) from error
+        for place, records in fetched.items():
+            for record in records:
+                return Offered(event_of(record, self._connection.names), self._ownerships.of(place))
+        return None
+
+    async def commit(self, offered: Offered) -> bool:
+        """True if the record is now this member's; false if it may be somebody else's, and must be forgotten."""
+        event = offered.event
+        place = TopicPartition(self._connection.names.topic(self._topic), event.partition)
+        if self._ownerships.of(place) != offered.ownership:
+            return False
+        try:
+            await asyncio.wait_for(self._consumer.commit({place: event.offset + 1}), COMMIT_S)
+        except (KafkaError, TimeoutError):
+            return False
+        return self._ownerships.of(place) == offered.ownership
+
+
+class Ownerships(ConsumerRebalanceListener):
+    """Numbers the times that a partition came or went, since a partition may be lost and given back in between."""
+
+    def __init__(self) -> None:
+        self._changes = Counter[TopicPartition]()
+
+    def of(self, place: TopicPartition) -> int:
+        """Changes of this partition's owner that this member knows of."""
+        return self._changes[place]
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        """Ends an ownership."""
+        self._changes.update(revoked)
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        """Begins one."""
+        self._changes.update(assigned)
