@@ -101,7 +101,7 @@ class RolloutProducer:
         Raises InvalidRecord, RecordTooLarge, BlobUnavailable before anything is written; BrokerUnreachable after
         `patience_s` seconds, when nobody knows whether it arrived: publish it again, its id is the same.
         """
-        return await self._arrived(await self.submit(rollout))
+        return await self.arrived(await self.submit(rollout))
 
     async def submit(self, rollout: Rollout) -> Submission:
         """Hand one attempt to the client, which batches; waits only while its buffer is full. Raises as `publish`."""
@@ -140,14 +140,14 @@ class RolloutProducer:
             ),
             read_cancelled,
         )
-        return await self._arrived(await self.write(record))
+        return await self.arrived(await self.write(record))
 
     async def annotate(self, slot: Slot, facts: Mapping[str, Any]) -> Published:
         """Add late facts to an attempt, such as `{"reward": 1.0}`; the newest wins per key."""
         record = note_of(
             lambda: annotation_event(slot, finite(facts), source=self.source, now=now_ms()), read_annotation
         )
-        return await self._arrived(await self.write(record))
+        return await self.arrived(await self.write(record))
 
     async def write(self, record: Outgoing) -> Submission:
         """Hand a record on `rollouts` to the client, on its group's partition."""
@@ -156,7 +156,7 @@ class RolloutProducer:
         fit = await fitted(placed, self.run.connection, self.run.blobs)
         return Submission(fit, await self.writer.send(fit), self.run.connection)
 
-    async def _arrived(self, submission: Submission) -> Published:
+    async def arrived(self, submission: Submission) -> Published:
         """The handle of what was submitted, within `patience_s` seconds."""
         try:
             return await asyncio.wait_for(submission.wait(), self.patience_s)

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rolloutlog.contract import value
-from rolloutlog.contract.checks import Rejected, check_slot, check_trajectory, read_headers
+from rolloutlog.contract.checks import check_slot, read_headers
 from rolloutlog.contract.errors import InvalidRecord
 from rolloutlog.contract.events import Event, Outgoing, rollout_event
-from rolloutlog.contract.headers import HeaderError, Headers
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.value import BadValue
+from rolloutlog.contract.soundness import check_trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 
 
@@ -64,8 +65,6 @@ def refusal(error: Exception) -> InvalidRecord:
     """Our error for what a check said, or for what couldn't even be written down."""
     if isinstance(error, Rejected):
         return InvalidRecord(error.reason, error.detail)
-    if isinstance(error, (HeaderError, BadValue)):
-        return InvalidRecord(error.reason, str(error))
     if isinstance(error, UnicodeError):
         return InvalidRecord(RejectReason.HEADER_MALFORMED, f"a header isn't UTF-8 text: {error}")
     return InvalidRecord(RejectReason.SHAPE, f"{type(error).__name__}: {error}")

@@ -1,0 +1,90 @@
+"""Which of the seeds that a worker holds are cancelled, wherever their partition belongs by now.
+
+Guarantees: a cancellation that lies behind a held seed on the log is seen, also after a rebalance; partitions without
+a held seed aren't read. Leaves out: what to do about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.reading import Tail
+from rolloutlog.producers.background import Background
+
+FETCH_BYTES = 1 << 20
+
+
+class Held(Protocol):
+    """A seed that is held, and where it lies."""
+
+    seed: Seed
+    partition: int
+    offset: int
+    cancelled: asyncio.Event
+
+
+class Cancellations:
+    """Follows `seeds` behind the seeds that are watched."""
+
+    def __init__(self, connection: Connection, partitions: int) -> None:
+        self._places = [(Topic.SEEDS, number) for number in range(partitions)]
+        self._tail = Tail(connection, dict.fromkeys(self._places, 0), fetch_bytes=FETCH_BYTES)
+        self._watched: dict[int, set[Held]] = {}
+        self._wanted = asyncio.Event()
+        self._following = Background("watch for cancelled seeds")
+
+    async def open(self) -> None:
+        """Begin, with nothing to watch."""
+        await self._tail.open()
+        for place in self._places:
+            self._tail.pause(*place)
+        self._following.start(self._follow)
+
+    async def close(self) -> None:
+        """Stop."""
+        self._wanted.set()
+        await self._following.stop()
+        await self._tail.close()
+
+    def check(self) -> None:
+        """Raise what ended the following, if something did."""
+        self._following.check()
+
+    def watch(self, held: Held) -> None:
+        """Read on from this seed; what was read of its partition before is read again, which changes nothing."""
+        self._watched.setdefault(held.partition, set()).add(held)
+        self._tail.seek(Topic.SEEDS, held.partition, held.offset + 1)
+        self._tail.resume(Topic.SEEDS, held.partition)
+        self._wanted.set()
+
+    def forget(self, held: Held) -> None:
+        """Watch it no more."""
+        others = self._watched.get(held.partition, set())
+        others.discard(held)
+        if not others and self._watched.pop(held.partition, None) is not None:
+            self._tail.pause(Topic.SEEDS, held.partition)
+        if not self._watched:
+            self._wanted.clear()
+
+    async def _follow(self, stopping: asyncio.Event) -> None:
+        while not stopping.is_set():
+            await self._wanted.wait()
+            for event in await self._tail.poll():
+                self._read(event)
+
+    def _read(self, event: Event) -> None:
+        try:
+            cancelled = event.headers.type == EventType.SEED_CANCELLED
+            name = event.headers.seed if cancelled else None
+        except Rejected:
+            return
+        for held in self._watched.get(event.partition, ()):
+            if name is not None and name in (held.seed.id, held.seed.origin):
+                held.cancelled.set()

@@ -1,0 +1,69 @@
+"""The seam to what a rollout is made in: it prompts, runs tools, scores, and answers with what was sampled.
+
+Guarantees: an environment is one method; how it ends says what is published. Leaves out: sampling (`engine`) and the
+log (`worker`).
+
+- it returns a `Trajectory`: `rollout.completed`, with its reward or, without one, pending until it is annotated;
+- it raises `Refused`: it can't stand where the seed asks it to, and the members that the seed asks for are cancelled;
+- it raises `Paused`: `rollout.aborted` with the prefix that it gives, to be gone on with by another worker;
+- it raises anything else: `rollout.failed` with that error.
+
+When a worker must stop, its rollouts are cancelled (`asyncio.CancelledError`): an environment that can hand over its
+prefix catches that and raises `Paused(prefix)`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.seeds import Ask, Seed
+from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.producers.engine import Engine
+
+
+@dataclass(slots=True, frozen=True)
+class Dispatch:
+    """One member to make: what the seed asks for, and the policy that was current when it was dispatched."""
+
+    seed: Seed
+    ask: Ask
+    slot: Slot
+    policy: Policy | None
+    """None where no trainer has published yet."""
+    prefix: Trajectory | None = None
+    """What an aborted attempt had sampled, for a seed of kind resume."""
+
+
+class Environment(Protocol):
+    """Makes rollouts; several at once."""
+
+    async def rollout(self, dispatch: Dispatch, engine: Engine | None) -> Trajectory:
+        """One attempt of one member."""
+        ...
+
+
+class Refused(Exception):
+    """The environment can't stand where the seed asks it to, such as in a state that is gone."""
+
+
+class Paused(Exception):
+    """The rollout is given up for now; `prefix` is what it has sampled."""
+
+    def __init__(self, prefix: Trajectory | None = None) -> None:
+        super().__init__("paused")
+        self.prefix = prefix
+
+
+def load(path: str) -> Any:
+    """The object at `module:name`; a class is called without arguments. Raises SettingsError."""
+    module, _, name = path.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingsError(f"{path!r} can't be loaded: {error}", "give it as module:name, importable here") from error
+    return found() if isinstance(found, type) else found

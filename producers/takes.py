@@ -1,0 +1,162 @@
+"""Taking seeds: a worker says that a seed is its own, and for how long, before it starts the members (design 2,
+Leases).
+
+Guarantees: `seed.taken` is on the log, and the seed's offset committed, before `next` returns the take; if that
+commit fails the seed is forgotten, and the lease on the log lets the buffer ask again; so a rebalance repeats
+nothing, however long a rollout lasts. Every take is renewed each third of the lease until it is released, and its
+`cancelled` is set when the seed is cancelled. A seed that can't be read is passed over; where its group can be read,
+the members are cancelled. Leaves out: making the members (`worker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Self
+
+from rolloutlog.contract.checks import is_claim, read_headers, read_json
+from rolloutlog.contract.claims import Claim
+from rolloutlog.contract.errors import BlobUnavailable, BrokerUnreachable
+from rolloutlog.contract.events import Event, taken_event
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import EventType, SeedKind
+from rolloutlog.kafka.work_queue import SESSION_MS, WorkQueue
+from rolloutlog.producers.background import Background
+from rolloutlog.producers.cancellations import Cancellations
+from rolloutlog.producers.clock import now_ms
+from rolloutlog.producers.producer import RolloutProducer
+
+logger = logging.getLogger(__name__)
+ROLE = "workers"
+MEMBER_KINDS = (SeedKind.RESUME, SeedKind.REROLL)
+RENEWALS_A_LEASE = 3
+
+
+@dataclass(slots=True, eq=False)
+class Take:
+    """A seed that this worker holds. `cancelled` is set when nobody wants it any more."""
+
+    seed: Seed
+    partition: int
+    offset: int
+    renewal: int = 0
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Takes:
+    """Seeds for one worker: `async with Takes(producer, "worker-1") as takes: take = await takes.next()`."""
+
+    def __init__(
+        self, producer: RolloutProducer, worker: str, *, lease_s: float | None = None,
+        session_timeout_ms: int = SESSION_MS,
+    ) -> None:  # fmt: skip
+        """`lease_s` is the run's own unless given."""
+        self._producer = producer
+        self._worker = worker
+        self._lease_s = lease_s or producer.run.lease_s
+        self._queue = WorkQueue(producer.run.connection, Topic.SEEDS, ROLE, session_timeout_ms=session_timeout_ms)
+        self._cancellations = Cancellations(producer.run.connection, producer.run.partitions)
+        self._renewing = Background("renewal of leases")
+        self._held = set[Take]()
+
+    async def __aenter__(self) -> Self:
+        await self._cancellations.open()
+        await self._queue.__aenter__()
+        self._renewing.start(self._renew)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop_taking()
+        await self._renewing.stop()
+        await self._cancellations.close()
+
+    async def stop_taking(self) -> None:
+        """Leave the group, so that others take what is left; takes that are held are renewed as before."""
+        await self._queue.close()
+
+    async def next(self) -> Take | None:
+        """The next take, or None when there was none within half a second. Don't cancel it.
+
+        Raises BrokerUnreachable, and what ended the renewals.
+        """
+        self._renewing.check()
+        self._cancellations.check()
+        offered = await self._queue.next()
+        if offered is None:
+            return None
+        seed = await self._seed_of(offered.event)
+        take = None if seed is None else Take(seed, offered.event.partition, offered.event.offset)
+        if take is not None:
+            await self._say(take)
+        if not await self._queue.commit(offered):
+            logger.info("seeds/%s went to another worker", offered.event.handle)
+            return None
+        if take is not None:
+            self._held.add(take)
+            self._cancellations.watch(take)
+        return take
+
+    def release(self, take: Take) -> None:
+        """The members have ended: renew no more."""
+        self._held.discard(take)
+        self._cancellations.forget(take)
+
+    async def _say(self, take: Take) -> None:
+        """`seed.taken`, acknowledged."""
+        seed = take.seed
+        event = taken_event(
+            group=seed.group, group_size=seed.group_size, seed=seed.id, worker=self._worker, renewal=take.renewal,
+            lease_ms=int(self._lease_s * 1000), source=self._producer.source, now=now_ms(),
+        )  # fmt: skip
+        await self._producer.arrived(await self._producer.write(event))
+
+    async def _renew(self, stopping: asyncio.Event) -> None:
+        """A broker that is away for a while costs a lease at most, so it ends nothing here."""
+        while not stopping.is_set():
+            try:
+                await asyncio.wait_for(stopping.wait(), self._lease_s / RENEWALS_A_LEASE)
+            except TimeoutError:
+                held = list(self._held)
+                for take in held:
+                    take.renewal += 1
+                answers = await asyncio.gather(*(self._say(take) for take in held), return_exceptions=True)
+                for take, error in zip(held, answers, strict=True):
+                    if isinstance(error, BrokerUnreachable):
+                        logger.warning("the lease of seed %s couldn't be renewed: %s", take.seed.id, error)
+                    elif isinstance(error, BaseException):
+                        raise error from None
+
+    async def _seed_of(self, event: Event) -> Seed | None:
+        """The seed to take; None for a cancellation, and for what can't be read."""
+        try:
+            if read_headers(event, self._producer.run.partitions) is not EventType.SEED_EMITTED:
+                return None
+        except Rejected as error:
+            logger.warning("seeds/%s can't be taken: %s", event.handle, error)
+            return None
+        try:
+            return await self._body_of(event)
+        except ValueError as error:
+            logger.warning("seeds/%s can't be read: %s", event.handle, error)
+            await self._end_group_of(event)
+            return None
+
+    async def _body_of(self, event: Event) -> Seed:
+        """Raises ValueError (Rejected among them), BlobUnavailable."""
+        if not is_claim(event):
+            read_json(event)
+            return Seed.of(event)
+        blobs = self._producer.run.blobs
+        if blobs is None:
+            raise BlobUnavailable("a seed lies in a blob store, and none is configured")
+        return Seed.decode(await blobs.get(Claim.decode(event.value or b"")))
+
+    async def _end_group_of(self, event: Event) -> None:
+        """Nobody can make the members of an origin seed whose body is bad: say so, for its headers name the group."""
+        headers = event.headers
+        group, size = headers.group, headers.group_size
+        if headers.seed_kind not in MEMBER_KINDS and group and size:
+            await self._producer.cancel(group, range(size), "seed unreadable", group_size=size)

@@ -1,0 +1,149 @@
+"""The rollout worker: takes seeds, makes their members in an environment, and publishes how each ended.
+
+Guarantees: at most `concurrency` members run at once; every member that was started ends on the log as completed,
+failed, aborted or cancelled, whatever its environment does, unless its seed was cancelled meanwhile; a stop drains:
+no more seeds are taken, running members get `grace_s` seconds, then they are cancelled and their prefixes published,
+and members that weren't started are given back as aborted. Leaves out: engine and environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import socket
+from collections import Counter
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+
+from asyncio_pool import AioPool
+
+from rolloutlog.contract.seeds import Ask
+from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.work_queue import SESSION_MS
+from rolloutlog.producers.engine import Engine
+from rolloutlog.producers.environment import Environment
+from rolloutlog.producers.follower import PolicyFollower
+from rolloutlog.producers.maker import Maker
+from rolloutlog.producers.prefixes import Prefixes
+from rolloutlog.producers.producer import RolloutProducer
+from rolloutlog.producers.takes import Take, Takes
+
+GRACE_S = 30.0
+TICK_S = 0.05
+
+Endings = Counter[str]
+"""How many members ended how: completed, failed, aborted, refused, dropped (their seed was cancelled)."""
+
+
+async def run_worker(
+    settings: Settings, environment: Environment, engine: Engine | None = None, *, concurrency: int = 8,
+    name: str | None = None, grace_s: float = GRACE_S, stop: asyncio.Event | None = None,
+    session_timeout_ms: int = SESSION_MS,
+) -> Endings:  # fmt: skip
+    """Work until `stop` is set or SIGTERM comes, then drain; returns how members ended.
+
+    `name` is made unique, since a worker that comes back under the same name is another holder of leases. Raises what
+    the run refuses at its start (BrokerUnreachable, RunMismatch), and what stopped it.
+    """
+    name = f"{name or socket.gethostname()}-{secrets.token_hex(4)}"
+    stop = stop or asyncio.Event()
+    async with AsyncExitStack() as stack:
+        producer = await stack.enter_async_context(RolloutProducer(settings, source=f"/workers/{name}"))
+        connection = producer.run.connection
+        policies = await stack.enter_async_context(PolicyFollower(connection))
+        payloads = await stack.enter_async_context(PayloadReader(connection))
+        takes = await stack.enter_async_context(Takes(producer, name, session_timeout_ms=session_timeout_ms))
+        stack.enter_context(stopped_by(signal.SIGTERM, stop))
+        maker = Maker(producer, policies, Prefixes(producer.run, payloads), environment, engine)
+        return await Worker(takes, maker, concurrency, grace_s, stop).run()
+
+
+class Worker:
+    """Keeps up to `concurrency` members running."""
+
+    def __init__(self, takes: Takes, maker: Maker, concurrency: int, grace_s: float, stop: asyncio.Event) -> None:
+        self._takes, self._maker = takes, maker
+        self._pool = AioPool(concurrency)
+        self._grace_s = grace_s
+        self._stop = stop
+        self._freed = asyncio.Event()
+        self._left = Counter[Take]()
+        self._endings: Endings = Counter()
+        self._failure: BaseException | None = None
+
+    async def run(self) -> Endings:
+        """Take and make until stopped, then drain. Raises what stopped it, other than `stop`."""
+        ending = asyncio.create_task(self._end())
+        try:
+            while not self._stop.is_set():
+                if (take := await self._takes.next()) is not None:
+                    await self._start(take)
+                await self._room()
+        except asyncio.CancelledError:
+            self._grace_s = 0.0
+            raise
+        finally:
+            self._stop.set()
+            await self._takes.stop_taking()
+            await self._pool.join()
+            await ending
+        if self._failure is not None:
+            raise self._failure
+        return self._endings
+
+    async def _start(self, take: Take) -> None:
+        """Start the members of a seed as slots get free."""
+        wanted = take.seed.wanted
+        self._left[take] = len(wanted)
+        for ask in wanted:
+            future = await self._pool.spawn(self._member(take, ask))
+            future.add_done_callback(self._settled)
+
+    async def _member(self, take: Take, ask: Ask) -> None:
+        try:
+            self._endings[await self._maker.make(take, ask, self._stop)] += 1
+        finally:
+            self._left[take] -= 1
+            if not self._left[take]:
+                del self._left[take]
+                self._takes.release(take)
+
+    def _settled(self, future: asyncio.Future[None]) -> None:
+        """asyncio-pool leaves exceptions in futures that nobody awaits: the first one stops the worker."""
+        self._freed.set()
+        if not future.cancelled() and (error := future.exception()) is not None:
+            self._failure = self._failure or error
+            self._stop.set()
+
+    async def _room(self) -> None:
+        """Wait until a member may start, or the worker stops: a seed isn't taken to lie about."""
+        while self._pool.is_full and not self._stop.is_set():
+            self._freed.clear()
+            await self._freed.wait()
+
+    async def _end(self) -> None:
+        """Once the worker stops: give running members their time, then cancel them."""
+        await self._stop.wait()
+        self._freed.set()
+        waited = 0.0
+        while not self._pool.is_empty and waited < self._grace_s:
+            await asyncio.sleep(TICK_S)
+            waited += TICK_S
+        self._maker.pause()
+
+
+@contextmanager
+def stopped_by(number: signal.Signals, stop: asyncio.Event) -> Generator[None]:
+    """Set `stop` when the signal comes; where this isn't the main thread, signals are somebody else's."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(number, stop.set)
+    except (ValueError, RuntimeError, NotImplementedError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(number)
