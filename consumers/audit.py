@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from rolloutlog.buffer.rows import shard_offsets
+from rolloutlog.buffer.rows import StateRow, decode
 from rolloutlog.consumers.ledger import Counts, PartitionLedger, Violation, repeated_seeds
 from rolloutlog.contract.checks import Rejected, read_json
 from rolloutlog.contract.events import Event
@@ -132,7 +132,8 @@ async def _ledger(connection: Connection, known: Mapping[Place, Ends], said: _Sa
     folded: int | None = None
     for event in await _events(connection, rows):
         if event.headers.type == EventType.SHARD_STATE:
-            folded = shard_offsets(event)[Topic.ROLLOUTS]
+            row = decode(event.value or b"")
+            folded = row.rollouts if isinstance(row, StateRow) else folded
         elif event.key is not None:
             indexed.add(event.key.decode())
     end = known[Topic.ROLLOUTS, partition]

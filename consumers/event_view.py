@@ -6,15 +6,16 @@ a screen (`rolloutlog.cli`).
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import orjson
 
+from rolloutlog.buffer import rows
 from rolloutlog.contract import value
 from rolloutlog.contract.claims import CLAIM
 from rolloutlog.contract.events import Event, time_text
 from rolloutlog.contract.headers import FIELDS, HeaderError, Headers
-from rolloutlog.contract.rows import ROW, Row
 from rolloutlog.contract.trajectory import AGENT, PARENT, SAMPLED, SEGMENTS, TOKENS, Trajectory
 
 _NAME_OF = {field.name: name for name, field in FIELDS.items()}
@@ -69,8 +70,8 @@ def _value_json(event: Event, arrays: bool) -> Any:
         return trajectory_json(value.decode(event.value), arrays=arrays)
     if content_type in (value.JSON, CLAIM):
         return orjson.loads(event.value)
-    if content_type == ROW:
-        return Row.unpack(event.value).as_json()
+    if content_type == rows.CONTENT_TYPE:
+        return asdict(rows.decode(event.value))
     raise ValueError(f"content-type {content_type!r} has no readable form")
 
 

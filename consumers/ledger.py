@@ -217,6 +217,8 @@ class PartitionLedger:
         if self.folded is None:
             return
         for record in self._records.values():
+            if record.kind is not None and record.kind not in DATA:
+                continue  # renewals of a take have no row of their own
             known = record.offset in self.rejected or record.duplicate or record.event_id in self.indexed
             if record.offset < self.folded and not known:
                 slot = record.slot

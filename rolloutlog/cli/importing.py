@@ -1,0 +1,100 @@
+"""`rolloutlog import`: recorded rollouts of any era, from files or run folders.
+
+Guarantees: exits 1 when a line was rejected; `--dry-run` needs no broker. Leaves out: what is read and how
+(`rolloutlog.producers.importing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.options import AsJson, with_settings
+from rolloutlog.cli.output import facts, notes, print_json, print_table
+from rolloutlog.contract.settings import Settings
+
+if TYPE_CHECKING:
+    from rolloutlog.producers.importing.progress import Progress as Step
+    from rolloutlog.producers.importing.progress import Watch
+    from rolloutlog.producers.importing.report import EraCounts, Report
+
+
+@with_settings
+def import_(
+    settings: Settings,
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, globs, run or step folders.")],
+    group_size: Annotated[
+        int | None, typer.Option("--group-size", min=1, help="Size of groups whose size nobody recorded.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and report, write nothing; needs no broker.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first rejected line.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import recorded runs; safe to repeat, since ids come from the content's identity."""
+    from rolloutlog.producers.importing.service import import_runs
+
+    reachable = settings if dry_run else with_broker(settings)
+    with _bar() as watch:
+        report = asyncio.run(
+            import_runs(reachable, paths, group_size=group_size, dry_run=dry_run, strict=strict, watch=watch)
+        )
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        print_report(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def print_report(report: Report) -> None:
+    """A line per era, then each reason with its first example."""
+    rows = [(name, *_numbers(era)) for name, era in sorted(report.eras.items())]
+    columns = ("era", "read", "imported", "changed", "annotations", "duplicates", "skipped", "rejected")
+    print_table(None, columns, rows)
+    for name, era in sorted(report.eras.items()):
+        for what, reasons in (("skipped", era.skipped), ("rejected", era.rejected)):
+            for reason, counted in sorted(reasons.items()):
+                facts.print(f"{what} {counted.count} of {name}: {reason}, first at {counted.first}", markup=False)
+    for reason, counted in sorted(report.passed.items()):
+        facts.print(f"passed over {counted.count} files: {reason}, first {counted.first}", markup=False)
+    rate = f", {report.bytes / max(report.seconds, 1e-9) / 1e6:.0f} MB/s" if report.seconds >= 1 else ""
+    written = "would be written" if report.dry_run else "written"
+    facts.print(
+        f"{report.imported} rollouts in {report.groups} groups and {report.singles} singles {written}; "
+        f"{report.policies} policies, {report.cancelled} members cancelled; {report.seconds:.1f} s{rate}"
+    )
+
+
+def _numbers(era: EraCounts) -> tuple[int, ...]:
+    skipped, rejected = _total(era.skipped), _total(era.rejected)
+    return (era.read, era.imported, era.changed, era.annotations, era.duplicates, skipped, rejected)
+
+
+def _total(reasons: dict[str, Any]) -> int:
+    return sum(counted.count for counted in reasons.values())
+
+
+@contextmanager
+def _bar() -> Iterator[Watch]:
+    """Bytes, rows a second, and time left, on stderr."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TextColumn("{task.fields[rate]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=notes, transient=True, disable=not notes.is_terminal) as bar:
+        tasks: dict[str, tuple[Any, float]] = {}
+
+        def watch(step: Step) -> None:
+            if step.phase not in tasks:
+                tasks[step.phase] = (bar.add_task(step.phase, total=step.total, rate=""), time.monotonic())
+            task, began = tasks[step.phase]
+            rate = step.rows / max(time.monotonic() - began, 1e-3)
+            bar.update(task, completed=step.bytes, rate=f"{rate:,.0f} rows/s")
+
+        yield watch
