@@ -7,7 +7,7 @@ out: mending.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import typer
 
@@ -37,7 +37,8 @@ def print_audit(found: dict[str, Any]) -> None:
     rows: list[tuple[str, int]] = []
     for term, value in found.items():
         if isinstance(value, dict):
-            rows += [(f"{term} ({reason})", number) for reason, number in value.items() if number]
+            reasons = cast("dict[str, int]", value)
+            rows += [(f"{term} ({reason})", number) for reason, number in reasons.items() if number]
         elif isinstance(value, int) and not isinstance(value, bool) and (value or term == "produced"):
             rows.append((term, value))
     print_table(None, ("records", "number"), rows)

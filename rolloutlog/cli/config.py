@@ -25,10 +25,8 @@ OTHER_VARIABLES = frozenset({"ROLLOUTLOG_DATA_DIR", "ROLLOUTLOG_CACHE_DIR", "ROL
 """Variables that aren't settings of a run: folders of the embedded broker, and where its jars come from."""
 
 
-class _Sources(BaseSettings, Settings):
-    model_config = SettingsConfigDict(  # pyright: ignore[reportIncompatibleVariableOverride]
-        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
-    )
+class _Sources(BaseSettings, Settings):  # pyright: ignore[reportIncompatibleVariableOverride]
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True, slots=True)

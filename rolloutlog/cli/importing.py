@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,7 +84,7 @@ def _total(reasons: dict[str, Any]) -> int:
 
 
 @contextmanager
-def _bar() -> Iterator[Watch]:
+def _bar() -> Generator[Watch]:
     """Bytes, rows a second, and time left, on stderr."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TextColumn("{task.fields[rate]}"))
     with Progress(*columns, TimeRemainingColumn(), console=notes, transient=True, disable=not notes.is_terminal) as bar:

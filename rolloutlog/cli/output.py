@@ -7,7 +7,7 @@ or one object `{error, message, hint}`. Leaves out: what the facts are.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,7 +51,7 @@ def print_pairs(pairs: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+def progress(title: str) -> Generator[Callable[[int, int], None]]:
     """A bar on stderr, where that is a terminal; call what it gives with how much is done, and of how much."""
     with Progress(console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task(title, total=None)
