@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer import rich_utils
 
-from rolloutlog.cli import audit, broker, config_show, dead_letters, doctor, importing, look, topics
+from rolloutlog.cli import audit, broker, config_show, dead_letters, doctor, importing, look, topics, worker
 from rolloutlog.cli.output import note, print_error
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
@@ -36,6 +36,7 @@ app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 app.command("import")(importing.import_)
 app.command()(audit.audit)
+app.add_typer(worker.app, name="worker")
 app.command()(look.show)
 app.command()(look.tail)
 app.add_typer(dead_letters.app, name="dead-letters")

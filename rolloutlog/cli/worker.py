@@ -1,0 +1,47 @@
+"""`rolloutlog worker run`: take seeds, make their members in your environment, publish how each ended.
+
+Guarantees: SIGTERM drains and exits 0. Leaves out: environments and engines, which you name as `module:attribute`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.options import AsJson, with_settings
+from rolloutlog.cli.output import facts, print_json
+from rolloutlog.contract.settings import Settings
+
+app = typer.Typer(no_args_is_help=True, help="Rollout workers.")
+
+
+@app.callback()
+def _workers() -> None:  # pyright: ignore[reportUnusedFunction]
+    """Keep `run` a command of its own, though it is the only one."""
+
+
+@app.command()
+@with_settings
+def run(
+    settings: Settings,
+    environment: Annotated[str, typer.Option("--environment", metavar="MODULE:ATTR", help="What makes rollouts.")],
+    engine: Annotated[str | None, typer.Option("--engine", metavar="MODULE:ATTR", help="What samples tokens.")] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Members that run at once.")] = 8,
+    name: Annotated[str | None, typer.Option("--name", help="Name on the log (default: this host's).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Work until SIGTERM or Ctrl-C; what runs then is published as aborted, to be gone on with elsewhere."""
+    from rolloutlog.producers.environment import load
+    from rolloutlog.producers.worker import run_worker
+
+    sys.path.insert(0, "")  # modules of the folder that one stands in, as `python -m` finds them
+    made, sampler = load(environment), load(engine) if engine else None
+    endings = asyncio.run(run_worker(with_broker(settings), made, sampler, concurrency=concurrency, name=name))
+    if as_json:
+        print_json(dict(endings))
+    else:
+        facts.print(", ".join(f"{number} {how}" for how, number in sorted(endings.items())) or "no seed came")
