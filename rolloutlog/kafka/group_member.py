@@ -85,12 +85,9 @@ class GroupMember(ConsumerRebalanceListener):
         self._consumer.pause(*assigned)
         for place in assigned:
             self._consumer.seek(place, 0)
-        numbers: dict[Topic, frozenset[int]] = {
-            topic: frozenset(
-                place.partition for place in assigned if place.topic == self._connection.names.topic(topic)
-            )
-            for topic in self._options.inputs
-        }
+        numbers: dict[Topic, frozenset[int]] = dict.fromkeys(self._options.inputs, frozenset())
+        for place in assigned:
+            numbers[self._connection.names.bare(place.topic)] |= {place.partition}
         if len(set(numbers.values())) > 1:
             text = ", ".join(f"{topic} {sorted(owned)}" for topic, owned in numbers.items())
             self._failure = AssignmentMismatch(f"this member was given unequal partitions: {text}")

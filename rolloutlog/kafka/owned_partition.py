@@ -1,7 +1,7 @@
 """One owned partition: take it over, run its shard, give it up; after a failure take it over again.
 
 Guarantees: after any failure the shard is thrown away and the partition restored from the log, with growing pauses and
-an end (`Patience`); being fenced by a newer owner isn't an error once the partition is no longer ours. Leaves out: which
+an end (`Patience`); being fenced by a newer owner is no error once the partition isn't ours. Leaves out: which
 partitions are ours (`partition_loop`), and what happens between take-over and release (`shard_run`).
 """
 
