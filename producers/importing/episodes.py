@@ -9,55 +9,49 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UnsetType
+
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import Grain, RunKind, Status
-from rolloutlog.producers.importing.era import Era
-from rolloutlog.producers.importing.foreign import Json, items, part
+from rolloutlog.producers.importing.foreign import Json, part
+from rolloutlog.producers.importing.glance import Env, Glance, Group, Run, Span, Task
 from rolloutlog.producers.importing.graph import Graph
-from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded, Span
-from rolloutlog.producers.importing.trace import (
-    reward_of,
-    rounds_logprobs,
-    say_sampling,
-    status_of,
-    take_lineage,
-)
+from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
+from rolloutlog.producers.importing.trace import reward_of, rounds_logprobs, say_sampling, status_of, take_lineage
 
 STREAM_MARKS = ("kind", "dispatch", "arrival")
 """What E5 writes into `info` as an episode passes; no part of what was sampled."""
 
 
-def identify(line: Json, origin: Origin) -> Identity:
-    """Which episode a line is. Raises KeyError, TypeError, ValueError where it isn't one."""
-    run, task = part(line, "run"), part(line, "task")
+def identify(glance: Glance, origin: Origin) -> Identity:
+    """Whose an episode is. Raises ValueError for a kind that is neither train nor eval."""
+    run = glance.run or Run()
+    task = glance.task if isinstance(glance.task, Task) else Task()
+    traces = () if isinstance(glance.traces, UnsetType) else tuple(trace.id for trace in glance.traces)
     return Identity(
-        traces=tuple(str(trace["id"]) for trace in items(line, "traces")) or (str(line["id"]),),
-        run=run.get("id"),
-        group=part(line, "group").get("id"),
-        kind=RunKind(part(run, "work").get("type") or run.get("type") or RunKind.TRAIN),
-        task=str(task.get("key") or task.get("hash") or ""),
-        scope=run.get("id") or origin.scope,
+        traces=traces or (str(glance.id),),
+        run=run.id,
+        group=(glance.group or Group()).id,
+        kind=RunKind(run.work.type or run.type or RunKind.TRAIN),
+        task=task.key or task.hash or "",
+        scope=run.id or origin.scope,
     )
 
 
-def read(line: Json, origin: Origin, era: Era) -> Recorded:
-    """The episode as one rollout; the line's dicts become the record's. Raises Rejected."""
-    identity = identify(line, origin)
-    work, env = part(part(line, "run"), "work"), part(line, "env")
-    policy = part(work, "policy")
-    span = Span(policy["start"], policy["end"]) if policy else None
+def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
+    """The episode as one rollout. Raises Rejected."""
+    work = (glance.run or Run()).work
+    env = glance.env if isinstance(glance.env, Env) else Env()
     traces: list[Json] = line.pop("traces")
     notes = origin.trained | _take_marks(traces)
     lineage = take_lineage(traces[0]) if traces else None
-    trajectory, status = _forest(line, traces, span, notes)
+    trajectory, status = _forest(line, traces, work.policy, notes)
     return Recorded(
-        era=era,
-        identity=identity,
         trajectory=trajectory,
         status=status,
-        env=env.get("name") or env.get("id") or None,
-        policy=span,
-        dispatch_step=work.get("step"),
+        env=env.name or env.id or None,
+        policy=work.policy,
+        dispatch_step=work.step,
         step=origin.written_step,
         lineage=lineage,
         notes=notes,
@@ -90,7 +84,8 @@ def _forest(line: Json, traces: list[Json], span: Span | None, notes: Json) -> t
             line.pop("task", None)
     notes |= graph.late
     rounds = any(rounds_logprobs(trace) for trace in traces)
-    record = _record(line, traces, agents) | {"grain": Grain.NONE if span is None else Grain.EPISODE}
+    record = _record(line, traces, agents)
+    record["grain"] = Grain.NONE if span is None else Grain.EPISODE
     good = bool(traces) and line.get("ok", True) and all(status is Status.COMPLETED for status in statuses)
     trajectory = graph.trajectory(record, span.start if span else None, rounds=rounds)
     return trajectory, Status.COMPLETED if good else Status.FAILED

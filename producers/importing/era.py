@@ -7,10 +7,10 @@ run (an index row, an update) is told from what is unknown. Leaves out: reading 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, cast
 
-from rolloutlog.contract.checks import Rejected
-from rolloutlog.contract.vocabulary import RejectReason
+from msgspec import UNSET
+
+from rolloutlog.producers.importing.glance import Glance, Task
 
 
 class Era(StrEnum):
@@ -29,37 +29,35 @@ class Beside(StrEnum):
     """Lines that belong to a run and are no rollouts."""
 
     UPDATE = "update"
-    """E5: late facts about a trace, from one producer."""
-    INDEX = "index-row"
+    """Late facts about a trace, from one producer."""
+    SPAN = "index-row"
+    """Where a record lies in the file beside it."""
+    STREAM_INDEX = "stream-index-row"
+
+    @property
+    def era(self) -> Era:
+        """The era that has such lines."""
+        return Era.E1B if self is Beside.SPAN else Era.E5
 
 
-def sniff(raw: Any) -> Era | Beside:
-    """What a parsed line is. Raises Rejected(era-unknown)."""
-    if not isinstance(raw, dict):
-        raise Rejected(RejectReason.ERA_UNKNOWN, f"a line is one JSON object, not {type(raw).__name__}")
-    line = cast("dict[str, Any]", raw)
-    if isinstance(line.get("traces"), list) and "env" in line:
-        return Era.E5 if any(_is_dispatched(trace) for trace in cast("list[Any]", line["traces"])) else Era.E4
-    if "nodes" in line:
+def sniff(line: Glance) -> Era | Beside | None:
+    """What a line is; None where no era has such lines."""
+    if line.traces is not UNSET and line.env is not UNSET:
+        return Era.E5 if any(trace.info and trace.info.dispatch is not UNSET for trace in line.traces) else Era.E4
+    if line.nodes is not UNSET:
         return _trace_era(line)
-    if "completion" in line and "reward" in line:
+    if line.completion is not UNSET and line.reward is not UNSET:
         return Era.E0
-    if "offset" in line and ("len" in line or "chunk" in line):
-        return Beside.INDEX
-    if "trace_id" in line and "branches" in line:
+    if line.offset is not UNSET:
+        return Beside.SPAN if line.len is not UNSET else Beside.STREAM_INDEX if line.chunk is not UNSET else None
+    if line.trace_id is not UNSET and line.branches is not UNSET:
         return Beside.UPDATE
-    raise Rejected(RejectReason.ERA_UNKNOWN, f"no era has a line with the keys {', '.join(sorted(line))[:200]}")
+    return None
 
 
-def _is_dispatched(trace: Any) -> bool:
-    info: Any = cast("dict[str, Any]", trace).get("info") if isinstance(trace, dict) else None
-    return isinstance(info, dict) and "dispatch" in info
-
-
-def _trace_era(line: dict[str, Any]) -> Era:
-    task, info = line.get("task"), line.get("info")
-    if isinstance(task, dict) and isinstance(cast("dict[str, Any]", task).get("data"), dict):
+def _trace_era(line: Glance) -> Era:
+    if isinstance(line.task, Task) and isinstance(line.task.data, dict):
         return Era.E3
-    if "policy_version" in line or "kind" in line:
+    if line.policy_version is not None or line.kind is not None:
         return Era.E2
-    return Era.E1B if isinstance(info, dict) and "prime_rl" in info else Era.E1
+    return Era.E1B if line.info is not None and line.info.prime_rl is not UNSET else Era.E1

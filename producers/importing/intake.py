@@ -7,7 +7,6 @@ out: files, Kafka and the clock; `now` is passed in, milliseconds since 1970.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 
 from rolloutlog.contract import value
@@ -18,15 +17,14 @@ from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.policy_events import policy_imported
-from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason, Status
-from rolloutlog.producers.importing.census import Census
-from rolloutlog.producers.importing.era import Beside, sniff
+from rolloutlog.producers.importing.census import Census, Place
+from rolloutlog.producers.importing.era import Beside, Era
+from rolloutlog.producers.importing.glance import Span
 from rolloutlog.producers.importing.known import Known, KnownGroup, KnownRollout
 from rolloutlog.producers.importing.lines import Line
 from rolloutlog.producers.importing.outgoing import missing_event, note_event, recorded_event, slot_of, source_of
-from rolloutlog.producers.importing.readers import parse, read_rollout
-from rolloutlog.producers.importing.recorded import Recorded
+from rolloutlog.producers.importing.readers import READERS, Parsed, parse, read
 from rolloutlog.producers.importing.report import UNKNOWN, EraCounts, Report
 
 TIMELINE = 0
@@ -50,26 +48,17 @@ class Intake:
             if line.fault is not None:
                 raise line.fault
             if not line.raw.strip():
-                self._counts(era).skip("blank", _where(line))
+                self._counts(era).skip("blank", line.where)
                 return []
-            raw = parse(line.raw)
-            form = sniff(raw)
+            parsed = parse(line.raw)
+            form = parsed.form
             if isinstance(form, Beside):
-                self._counts(form.value).skip(form.value, _where(line))
+                self._counts(form.era).skip(form, line.where)
                 return []
-            era = form.value
-            recorded = read_rollout(raw, line.file.origin, form)
-            recorded.raw_digest = hashlib.sha256(line.raw).hexdigest()
-            return self._admit(recorded, self._counts(era), line, now)
+            era = form
+            return self._take_rollout(line, parsed, form, now)
         except Rejected as rejected:
-            return [self.reject(era, line, _torn(line, rejected), now)]
-
-    def reject(self, era: str, line: Line, rejected: Rejected, now: int) -> Outgoing:
-        """Count a line as rejected; its dead letter."""
-        self._counts(era).reject(rejected.reason, _where(line))
-        return rejected_line(
-            line.raw, rejected, path=line.file.shown, line=line.number, byte=line.byte, source=source_of(era), now=now
-        )
+            return [self._reject(era, line, rejected, now)]
 
     def finish(self, now: int) -> list[Outgoing]:
         """At the source's end: cancellations of the members that groups on the log lack."""
@@ -91,20 +80,30 @@ class Intake:
         counts.read += 1
         return counts
 
-    def _admit(self, recorded: Recorded, counts: EraCounts, line: Line, now: int) -> list[Outgoing]:
-        place = self.census.place_of(recorded.identity)
-        if place is None:
-            counts.skip("written-meanwhile", _where(line))
-            return []
-        if place.member >= place.size:
-            counts.skip("group-full", _where(line))
+    def _reject(self, era: str, line: Line, rejected: Rejected, now: int) -> Outgoing:
+        if rejected.reason is RejectReason.NOT_JSON and not line.ended:
+            rejected = Rejected(RejectReason.TRUNCATED, "the last line has no end: its writer was cut off")
+        self._counts(era).reject(rejected.reason, line.where)
+        return rejected_line(
+            line.raw, rejected, path=line.file.shown, line=line.number, byte=line.byte, source=source_of(era), now=now
+        )
+
+    def _take_rollout(self, line: Line, parsed: Parsed, era: Era, now: int) -> list[Outgoing]:
+        """Raises Rejected, before anything is counted."""
+        origin = line.file.origin
+        recorded = read(parsed, era, origin)
+        identity = READERS[era].identify(parsed.glance, origin)
+        place = self.census.place_of(identity)
+        if place is None or place.member >= place.size:
+            self._counts(era).skip("group-full" if place else "written-meanwhile", line.where)
             return []
         body = value.encode(recorded.trajectory)
         digest = digest_of(body)
         group = self.known.groups.setdefault(place.group, KnownGroup(place.size))
         there = group.rollouts.get(place.key)
-        attempt = self._attempt(recorded, there, digest, is_part=place.is_part)
-        slot = slot_of(recorded, place.group, place.size, place.member, attempt)
+        attempt = _attempt(recorded.status, there, digest, place)
+        counts = self._counts(era)
+        slot = slot_of(recorded, identity, place, attempt)
         events: list[Outgoing] = []
         if there is not None and attempt == there.attempt:
             counts.duplicates += 1
@@ -112,37 +111,32 @@ class Intake:
             counts.imported += 1
             counts.changed += there is not None
             group.rollouts[place.key] = KnownRollout(place.member, attempt, digest, recorded.status, fresh=True)
-            events = [*self._new_policies(recorded, now), recorded_event(recorded, slot, body, digest, now)]
-        return events + self._notes(recorded, slot, group, counts, now)
+            event = recorded_event(recorded, slot, body, digest, raw_digest=digest_of(line.raw), era=era, now=now)
+            events = [*self._new_policies(recorded.policy, era, now), event]
+        if recorded.notes and _is_new(group, note := note_event(recorded, slot, era=era, now=now)):
+            counts.annotations += 1
+            events.append(note)
+        return events
 
-    def _attempt(self, recorded: Recorded, there: KnownRollout | None, digest: str, *, is_part: bool) -> int:
-        """Attempt of a record: the known one where it says the same, the next where it doesn't. Raises Rejected."""
-        if there is None:
-            return 1
-        if there.digest == digest or is_part:
-            return there.attempt
-        late_result = there.status is Status.FAILED and recorded.status is Status.COMPLETED
-        if there.fresh and not late_result:
-            raise Rejected(
-                RejectReason.CONFLICT, f"trace {recorded.identity.traces[0]} was read with other content before"
-            )
-        return there.attempt + 1
-
-    def _new_policies(self, recorded: Recorded, now: int) -> list[Outgoing]:
-        versions = {Policy(TIMELINE, version) for version in recorded.policy or ()} - self.policies
+    def _new_policies(self, span: Span | None, era: Era, now: int) -> list[Outgoing]:
+        if span is None:
+            return []
+        versions = {Policy(TIMELINE, span.start), Policy(TIMELINE, span.end)} - self.policies
         self.policies |= versions
         self.report.policies += len(versions)
-        source = source_of(recorded.era)
-        return [policy_imported(policy, run=self.run, source=source, now=now) for policy in sorted(versions)]
+        return [policy_imported(policy, run=self.run, source=source_of(era), now=now) for policy in sorted(versions)]
 
-    def _notes(self, recorded: Recorded, slot: Slot, group: KnownGroup, counts: EraCounts, now: int) -> list[Outgoing]:
-        if not recorded.notes:
-            return []
-        event = note_event(recorded, slot, now)
-        if not _is_new(group, event):
-            return []
-        counts.annotations += 1
-        return [event]
+
+def _attempt(status: Status, there: KnownRollout | None, digest: str, place: Place) -> int:
+    """Attempt of a record: the known one where it says the same, the next where it doesn't. Raises Rejected."""
+    if there is None:
+        return 1
+    if there.digest == digest or place.is_part:
+        return there.attempt
+    is_late_result = there.status is Status.FAILED and status is Status.COMPLETED
+    if there.fresh and not is_late_result:
+        raise Rejected(RejectReason.CONFLICT, "a trace of this id was read before, with other content")
+    return there.attempt + 1
 
 
 def _is_new(group: KnownGroup, event: Outgoing) -> bool:
@@ -152,13 +146,3 @@ def _is_new(group: KnownGroup, event: Outgoing) -> bool:
         return False
     group.said.add(said)
     return True
-
-
-def _torn(line: Line, rejected: Rejected) -> Rejected:
-    if rejected.reason is RejectReason.NOT_JSON and not line.ended:
-        return Rejected(RejectReason.TRUNCATED, "the last line has no end: its writer was cut off")
-    return rejected
-
-
-def _where(line: Line) -> str:
-    return f"{line.file.shown}:{line.number}"

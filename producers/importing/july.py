@@ -6,45 +6,31 @@ the index files beside them (`spans`).
 
 from __future__ import annotations
 
-from rolloutlog.contract.vocabulary import Grain, RunKind
-from rolloutlog.producers.importing.era import Era
-from rolloutlog.producers.importing.foreign import Json, part
-from rolloutlog.producers.importing.graph import Graph
-from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded, Span
-from rolloutlog.producers.importing.trace import reward_of, say_sampling, status_of, take_lineage
+from rolloutlog.contract.vocabulary import RunKind
+from rolloutlog.producers.importing.foreign import Json
+from rolloutlog.producers.importing.glance import Glance, Stamp, Task
+from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
+from rolloutlog.producers.importing.trace import read_bare
 
 
-def identify(line: Json, origin: Origin) -> Identity:
-    """Which trace a line is. Raises KeyError, TypeError, ValueError where it isn't one."""
-    stamp = part(part(line, "info"), "prime_rl")
+def identify(glance: Glance, origin: Origin) -> Identity:
+    """Whose a trace is. Raises ValueError for a kind that is neither train nor eval."""
+    stamp = _stamp(glance)
     return Identity(
-        traces=(str(line["id"]),),
-        group=stamp.get("group_id"),
-        kind=RunKind(stamp.get("kind") or origin.kind or RunKind.TRAIN),
-        task=str(part(line, "task").get("idx", "")),
+        traces=(str(glance.id),),
+        group=stamp.group_id,
+        kind=RunKind(stamp.kind or origin.kind or RunKind.TRAIN),
+        task=str(glance.task.idx) if isinstance(glance.task, Task) else "",
         scope=origin.scope,
     )
 
 
-def read(line: Json, origin: Origin, era: Era) -> Recorded:
-    """The trace as a rollout; the line's dicts become the record's. Raises Rejected."""
-    identity, stamp = identify(line, origin), part(part(line, "info"), "prime_rl")
-    version = stamp.get("policy_version")
-    reward = reward_of(line)
-    status, lineage = status_of(line, reward), take_lineage(line)
-    say_sampling(line)
-    graph = Graph()
-    graph.add(line.pop("nodes"))
-    record = {**line, "reward": reward, "grain": Grain.NONE if version is None else Grain.EPISODE}
-    return Recorded(
-        era=era,
-        identity=identity,
-        trajectory=graph.trajectory(record, version),
-        status=status,
-        env=stamp.get("env_name") or origin.env,
-        policy=None if version is None else Span(version, version),
-        step=origin.written_step,
-        filtered=stamp.get("is_filtered"),
-        lineage=lineage,
-        notes=graph.late,
-    )
+def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
+    """The trace as a rollout. Raises Rejected."""
+    stamp = _stamp(glance)
+    return read_bare(line, origin, stamp.policy_version, env=stamp.env_name or origin.env, filtered=stamp.is_filtered)
+
+
+def _stamp(glance: Glance) -> Stamp:
+    stamp = glance.info.prime_rl if glance.info is not None else None
+    return stamp if isinstance(stamp, Stamp) else Stamp()

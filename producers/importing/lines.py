@@ -35,6 +35,11 @@ class Line:
     ended: bool = True
     fault: Rejected | None = None
 
+    @property
+    def where(self) -> str:
+        """`path:line`."""
+        return f"{self.file.shown}:{self.number}"
+
 
 def read_lines(file: SourceFile) -> Iterator[Line]:
     """The lines of a file. Raises MissingExtra for a compressed one without zstandard."""

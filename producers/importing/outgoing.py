@@ -12,19 +12,20 @@ from rolloutlog.contract import provenance, value
 from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event, outgoing
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
-from rolloutlog.producers.importing.recorded import Recorded
+from rolloutlog.producers.importing.census import Place
+from rolloutlog.producers.importing.recorded import Identity, Recorded
 
 MISSING = "missing-in-source"
 """Reason of a cancellation: the source ended and holds no record of these members."""
 
 
-def slot_of(recorded: Recorded, group: str, group_size: int, member: int, attempt: int) -> Slot:
+def slot_of(recorded: Recorded, identity: Identity, place: Place, attempt: int) -> Slot:
     """The slot that a recorded rollout fills: without an origin seed, `source_id` its id in its own run."""
-    identity, lineage = recorded.identity, recorded.lineage
+    lineage = recorded.lineage
     return Slot(
-        group=group,
-        group_size=group_size,
-        member=member,
+        group=place.group,
+        group_size=place.size,
+        member=place.member,
         attempt=attempt,
         kind=identity.kind,
         run=identity.run,
@@ -38,19 +39,21 @@ def slot_of(recorded: Recorded, group: str, group_size: int, member: int, attemp
     )
 
 
-def recorded_event(recorded: Recorded, slot: Slot, body: bytes, digest: str, now: int) -> Outgoing:
+def recorded_event(
+    recorded: Recorded, slot: Slot, body: bytes, digest: str, *, raw_digest: str, era: str, now: int
+) -> Outgoing:
     """`rollout.completed` or `rollout.failed`; `body` is the encoded trajectory, `now` in milliseconds since 1970."""
-    known = provenance.given(slot) | provenance.derived(slot, recorded.status, recorded.trajectory, digest)
+    known = slot.headers() | provenance.derived(slot, recorded.status, recorded.trajectory, digest)
     return outgoing(
         provenance.TYPE_OF[recorded.status], Topic.ROLLOUTS, key=slot.group, event_id=slot.event_id,
-        source=source_of(recorded.era), value=body, now=now, subject=slot.rollout, content_type=value.SAFETENSORS,
-        headers={**known, "raw_digest": recorded.raw_digest, "step": recorded.step},
+        source=source_of(era), value=body, now=now, subject=slot.rollout, content_type=value.SAFETENSORS,
+        headers={**known, "raw_digest": raw_digest, "step": recorded.step},
     )  # fmt: skip
 
 
-def note_event(recorded: Recorded, slot: Slot, now: int) -> Outgoing:
+def note_event(recorded: Recorded, slot: Slot, *, era: str, now: int) -> Outgoing:
     """`rollout.annotated`: what a copy of the trace adds."""
-    return annotation_event(slot, recorded.notes, source=source_of(recorded.era), now=now)
+    return annotation_event(slot, recorded.notes, source=source_of(era), now=now)
 
 
 def missing_event(group: str, group_size: int, members: Sequence[int], now: int) -> Outgoing:

@@ -1,12 +1,13 @@
 """One reader per era: what pass one needs of a line, and the line as a rollout.
 
-Guarantees: `identify_line` and `read_rollout` agree on what a line is; whatever is wrong with it is one `Rejected`.
-Leaves out: files and line ends (`lines`).
+Guarantees: both passes agree on what a line is and whose; whatever is wrong with it is one `Rejected`. Leaves out:
+files and line ends (`lines`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
@@ -15,6 +16,7 @@ from rolloutlog.contract.checks import Rejected, check_trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing import episodes, july
 from rolloutlog.producers.importing.era import Beside, Era, sniff
+from rolloutlog.producers.importing.glance import Glance, glance_at, skim
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 
 MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
@@ -22,10 +24,10 @@ MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, Val
 
 
 class Reader(NamedTuple):
-    """How lines of one era are read."""
+    """How lines of one era are read: whose a line is, and what it holds."""
 
-    identify: Callable[[dict[str, Any], Origin], Identity]
-    read: Callable[[dict[str, Any], Origin, Era], Recorded]
+    identify: Callable[[Glance, Origin], Identity]
+    read: Callable[[dict[str, Any], Glance, Origin], Recorded]
 
 
 READERS: dict[Era, Reader] = {
@@ -36,37 +38,47 @@ READERS: dict[Era, Reader] = {
 }
 
 
-def parse(raw: bytes) -> Any:
-    """The JSON of a line. Raises Rejected(not-json)."""
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
+@dataclass(slots=True)
+class Parsed:
+    """A parsed line and what it is."""
+
+    line: dict[str, Any]
+    glance: Glance
+    form: Era | Beside
 
 
-def identify_line(raw: bytes, origin: Origin) -> Identity | None:
-    """Which trace a line is; None for a line that is no rollout. Raises Rejected."""
-    line = parse(raw)
-    era = sniff(line)
-    if isinstance(era, Beside):
+def identify(raw: bytes, origin: Origin) -> Identity | None:
+    """Whose an unparsed line is; None for one that is no rollout. Raises Rejected."""
+    glance = skim(raw)
+    form = sniff(glance)
+    if form is None or isinstance(form, Beside):
         return None
     try:
-        return READERS[era].identify(line, origin)
-    except MALFORMED as error:
-        raise _malformed(era, error) from error
+        return READERS[form].identify(glance, origin)
+    except ValueError as error:
+        raise Rejected(RejectReason.SHAPE, str(error)) from error
 
 
-def read_rollout(line: dict[str, Any], origin: Origin, era: Era) -> Recorded:
-    """A parsed line of an era as a sound rollout; the line's dicts become the record's. Raises Rejected."""
+def parse(raw: bytes) -> Parsed:
+    """A line and what it is. Raises Rejected(not-json, shape or era-unknown)."""
     try:
-        recorded = READERS[era].read(line, origin, era)
+        line: Any = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
+    glance = glance_at(line)
+    form = sniff(glance)
+    if form is None:
+        raise Rejected(RejectReason.ERA_UNKNOWN, f"no era has a line with the keys {', '.join(sorted(line))[:200]}")
+    return Parsed(line, glance, form)
+
+
+def read(parsed: Parsed, era: Era, origin: Origin) -> Recorded:
+    """A line as a sound rollout; its dicts become the record's. Raises Rejected."""
+    try:
+        recorded = READERS[era].read(parsed.line, parsed.glance, origin)
     except Rejected:
         raise
     except MALFORMED as error:
-        raise _malformed(era, error) from error
+        raise Rejected(RejectReason.SHAPE, f"not as {era} writes it: {type(error).__name__}: {error}") from error
     check_trajectory(recorded.trajectory)
     return recorded
-
-
-def _malformed(era: Era, error: Exception) -> Rejected:
-    return Rejected(RejectReason.SHAPE, f"not as era {era} writes it: {type(error).__name__}: {error}")

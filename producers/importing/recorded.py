@@ -13,19 +13,12 @@ from typing import Any, NamedTuple
 from rolloutlog.contract.ids import id_of, imported_group_id
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
-from rolloutlog.producers.importing.era import Era
+from rolloutlog.producers.importing.glance import Span
 
 
 def trace_key(run: str | None, trace: str) -> str:
     """Key of a trace that no trace of another run has."""
     return id_of("trace", run or "", trace)
-
-
-class Span(NamedTuple):
-    """Versions of the policy when an episode's group started and when the episode ended."""
-
-    start: int
-    end: int
 
 
 class Lineage(NamedTuple):
@@ -66,8 +59,6 @@ class Identity:
 class Recorded:
     """One rollout of a source. `notes` are late facts: they say nothing of what was sampled."""
 
-    era: Era
-    identity: Identity
     trajectory: Trajectory
     status: Status
     env: str | None = None
@@ -78,7 +69,6 @@ class Recorded:
     filtered: bool | None = None
     lineage: Lineage | None = None
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
-    raw_digest: str = ""
 
 
 @dataclass(slots=True, frozen=True)

@@ -24,7 +24,7 @@ from rolloutlog.producers.importing.intake import Intake
 from rolloutlog.producers.importing.known import Known, read_known, read_policies
 from rolloutlog.producers.importing.lines import Line, read_lines, unreadable
 from rolloutlog.producers.importing.progress import Phase, Progress, Watch
-from rolloutlog.producers.importing.readers import identify_line
+from rolloutlog.producers.importing.readers import identify
 from rolloutlog.producers.importing.recorded import Origin
 from rolloutlog.producers.importing.report import Report
 from rolloutlog.producers.importing.sources import SourceFile, Sources, find_sources
@@ -62,7 +62,7 @@ async def import_runs(
 def _count(sources: Sources, census: Census, watch: Watch | None) -> Census:
     for line in _lines(sources, "counting", watch):
         try:
-            identity = None if line.fault else identify_line(line.raw, line.file.origin)
+            identity = None if line.fault else identify(line.raw, line.file.origin)
         except Rejected:
             continue  # pass two tells
         if identity is not None:

@@ -9,15 +9,39 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-from rolloutlog.contract.vocabulary import SeedKind, Status
+from rolloutlog.contract.vocabulary import Grain, SeedKind, Status
 from rolloutlog.producers.importing.foreign import Json, items, part
-from rolloutlog.producers.importing.recorded import Lineage
+from rolloutlog.producers.importing.glance import Span
+from rolloutlog.producers.importing.graph import Graph
+from rolloutlog.producers.importing.recorded import Lineage, Origin, Recorded
 
 _DERIVED_NAME = re.compile(r"(?:(continue):([0-9a-f]{8}):(?:compaction|tool-call)\d+(?:-\d+)?|(recheck):([0-9a-f]{8}))")
 """Names that the record design gave to derived tasks (items 60, 67 and 73)."""
 _ROUNDING_VERSION = (0, 4)
 """verifiers rounds log-probs in its JSON from 0.4.0 on."""
 _SAMPLING = ("temperature", "top_p", "top_k")
+
+
+def read_bare(
+    line: Json, origin: Origin, version: int | None, *, env: str | None, filtered: bool | None = None
+) -> Recorded:
+    """A line that is one trace, as a rollout; `version` is the policy's at its start. Raises Rejected."""
+    reward = reward_of(line)
+    status, lineage = status_of(line, reward), take_lineage(line)
+    say_sampling(line)
+    graph = Graph()
+    graph.add(line.pop("nodes"))
+    record = {**line, "reward": reward, "grain": Grain.NONE if version is None else Grain.EPISODE}
+    return Recorded(
+        trajectory=graph.trajectory(record, version, rounds=rounds_logprobs(line)),
+        status=status,
+        env=env,
+        policy=None if version is None else Span(version, version),
+        step=origin.written_step,
+        filtered=filtered,
+        lineage=lineage,
+        notes=origin.trained | graph.late,
+    )
 
 
 def reward_of(trace: Json) -> float | None:
