@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.membership import Group
-from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.events import Event
-from rolloutlog.contract.headers import HeaderError
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.rejection import HeaderError, Rejected
 from rolloutlog.trainer.facts import Annotated, Arrived, Bad, Cancelled, Fact
 from rolloutlog.trainer.pending import Pending
 
@@ -40,10 +40,8 @@ class Assembly:
     def wants(self, event: Event) -> bool:
         """True if the event can still change a group; told from its headers alone."""
         try:
-            group = event.headers.group
+            group = event.headers.require(Headers.group)
         except HeaderError:
-            return False
-        if group is None:
             return False
         if group in self.ended:
             return self.keep_ended and event.offset < self.ended[group]

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rolloutlog.buffer.member import Record
-from rolloutlog.contract.checks import Rejected, read_headers, read_rollout
+from rolloutlog.contract.checks import read_headers, read_rollout
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.notices import read_annotation, read_cancelled
 from rolloutlog.contract.provenance import STATUS_OF
+from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import EventType, RunKind

@@ -18,7 +18,6 @@ def final_of(
     pending: Pending, verdict: GroupVerdict, *, timeline: int, as_of: int, reason: DropReason | None = None
 ) -> GroupFinal:
     """`group.trained` (reason None) or `group.dropped`, judged for `verdict.step`; `as_of` of the partition."""
-    judged = {m.member: m for m in verdict.members}
     return GroupFinal(
         group=pending.id,
         group_size=pending.group.size,
@@ -27,10 +26,14 @@ def final_of(
         reason=reason,
         as_of=as_of,
         masks=verdict.masks_digest if reason is None else None,
-        members=[
-            _outcome(pending, index, judged.get(index), trained=reason is None) for index in range(pending.group.size)
-        ],
+        members=outcomes_of(pending, verdict, trained=reason is None),
     )
+
+
+def outcomes_of(pending: Pending, verdict: GroupVerdict, *, trained: bool) -> list[MemberOutcome]:
+    """How every member stands; what a trained group leaves out is surplus."""
+    judged = {m.member: m for m in verdict.members}
+    return [_outcome(pending, index, judged.get(index), trained=trained) for index in range(pending.group.size)]
 
 
 def expired_of(pending: Pending, gone: MemberVerdict, *, step: int, timeline: int) -> MemberExpired:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from rolloutlog.buffer.member import Record
 from rolloutlog.buffer.membership import Disposition, Group
 from rolloutlog.buffer.verdicts import MemberTokens
-from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import Status

@@ -1,0 +1,72 @@
+"""Payloads of what was drawn: those that memory didn't keep are read again by handle (design 8).
+
+Guarantees: after `load` every pick has all of its payloads, or the failures say which member lost its own and why.
+Leaves out: judging the group again, which the stream does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rolloutlog.contract.checks import read_rollout
+from rolloutlog.contract.errors import NotFound
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.kafka.blobs import BlobStore, claimed_body
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.trainer.draw import Pick
+from rolloutlog.trainer.facts import arrived
+from rolloutlog.trainer.pending import Pending
+
+
+@dataclass(slots=True, frozen=True)
+class Lost:
+    """A member whose payload failed when it was drawn. `event` None: the record itself is gone from the log."""
+
+    pending: Pending
+    member: int
+    attempt: int
+    event: Event | None
+    rejected: Rejected | None
+
+
+async def load(picks: Iterable[Pick], payloads: PayloadReader, blobs: BlobStore | None) -> list[Lost]:
+    """Fill in what isn't in memory, and say what couldn't be."""
+    wanted = {handle: where for pick in picks for handle, where in _missing(pick)}
+    events = await _events(list(wanted), payloads)
+    lost: list[Lost] = []
+    for handle, (pending, member, attempt) in wanted.items():
+        event = events.get(handle)
+        if event is None:
+            lost.append(Lost(pending, member, attempt, None, None))
+            continue
+        try:
+            body, body_type = await claimed_body(event, blobs)
+            pending.payloads[member] = arrived(event, read_rollout(event, body, body_type), body, body_type).payload
+        except Rejected as rejected:
+            lost.append(Lost(pending, member, attempt, event, rejected))
+    return lost
+
+
+def _missing(pick: Pick) -> Iterable[tuple[Handle, tuple[Pending, int, int]]]:
+    for judged in pick.verdict.members:
+        record = pick.pending.group.members[judged.member].record
+        if judged.member not in pick.pending.payloads and record is not None:
+            yield record.handle, (pick.pending, judged.member, judged.attempt)
+
+
+async def _events(handles: list[Handle], payloads: PayloadReader) -> dict[Handle, Event]:
+    """The records that are still there."""
+    try:
+        return await payloads.read_all(handles)
+    except NotFound:
+        return {handle: event for handle in handles if (event := await _event(handle, payloads)) is not None}
+
+
+async def _event(handle: Handle, payloads: PayloadReader) -> Event | None:
+    try:
+        return await payloads.read(handle)
+    except NotFound:
+        return None

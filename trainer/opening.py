@@ -1,0 +1,107 @@
+"""Opening a trainer's parts, in the one order that is safe (design 8).
+
+Guarantees: nothing is read before every earlier trainer is fenced, so what is read stays true; the timeline is there
+before the first group is judged. Leaves out: using the parts (`stream`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from rolloutlog.contract.partitions import partition_of
+from rolloutlog.contract.policies import History
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.connection import Connection, connect
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.reading import Tail
+from rolloutlog.kafka.run_record import agree
+from rolloutlog.trainer.assembly import Assembly
+from rolloutlog.trainer.decision import Judge
+from rolloutlog.trainer.draw import Draw
+from rolloutlog.trainer.intake import Budget, Intake
+from rolloutlog.trainer.order import order_of
+from rolloutlog.trainer.past import FENCED_S, Past, read_past
+from rolloutlog.trainer.policy_log import PolicyLog
+from rolloutlog.trainer.step import StepWriter, first_events
+
+
+@dataclass(slots=True, frozen=True)
+class Start:
+    """How a stream starts. `step`: the first train step (None: what the log says); `offsets` to read from.
+
+    `payloads` False keeps no payload. `timeline` False starts none, for who publishes no weights; else a first start
+    does, unless the policies are imported ones. `weights` is where version 0 lies.
+    """
+
+    step: int | None = None
+    payloads: bool = True
+    timeline: bool = True
+    weights: str | None = None
+    offsets: Mapping[int, int] | None = None
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a stream works with."""
+
+    connection: Connection
+    writer: StepWriter
+    history: History
+    intake: Intake
+    draw: Draw
+    payloads: PayloadReader
+    blobs: BlobStore | None
+    step: int | None
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Parts:
+    """All parts, closed with the stack. Raises BrokerUnreachable, RunMismatch, TopicMismatch, OpenTransaction."""
+    connection = await connect(settings)
+    await agree(connection, settings)
+    writer = StepWriter(connection)
+    stack.push_async_callback(writer.close)
+    await writer.start()
+    policies = await stack.enter_async_context(PolicyLog(connection))
+    history = policies.history
+    if start.timeline and not history.started and not history.imported:
+        await writer.write(first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights))
+        await policies.catch_up()
+    partitions = range(settings.topics.partitions)
+    past = await read_past(connection, history, partitions, wait_s=FENCED_S)
+    blobs = BlobStore(settings.blobs) if settings.blobs else None
+    offsets = start.offsets or {}
+    tail = Tail(connection, {(Topic.ROLLOUTS, number): offsets.get(number, 0) for number in partitions})
+    await stack.enter_async_context(tail)
+    payloads = await stack.enter_async_context(PayloadReader(connection))
+    assemblies = assemblies_of(past, len(partitions))
+    trainer = settings.trainer
+    budget = Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups)
+    intake = Intake(tail, policies, assemblies, blobs, budget, past.condemned)
+    draw = Draw(assemblies, Judge(trainer, history), order_of(trainer))
+    return Parts(connection, writer, history, intake, draw, payloads, blobs, first_step(start, history, past))
+
+
+def assemblies_of(past: Past, partitions: int, *, keep_ended: bool = False) -> dict[int, Assembly]:
+    """An assembly per partition, which knows what ended and expired before."""
+    made = {number: Assembly(number, expired=past.expired, keep_ended=keep_ended) for number in range(partitions)}
+    for group, final in past.finals.items():
+        made[partition_of(group, partitions)].ended[group] = final.as_of
+    return made
+
+
+def first_step(start: Start, history: History, past: Past) -> int | None:
+    """The next train step; None where policies are imported: then each group has its own (design 4)."""
+    if start.step is not None or not history.started:
+        return start.step
+    version = history.current.version if history.current else 0
+    return max(past.last_step or 0, version) + 1

@@ -1,0 +1,102 @@
+"""What the log already says about groups when a trainer starts: final events, expired members, its own dead letters.
+
+Guarantees: read to the end once, before any rollout; a final event counts if it is live on the current timeline's
+ancestor path, a `member.expired` always, so a group is trained at most once over restarts (design 8 and 9.2). Leaves
+out: following these topics, since the trainer alone writes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
+
+import orjson
+
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.finals import GroupFinal, read_group_event
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.policies import History
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.connection import TRANSACTION_TIMEOUT_MS, Connection
+from rolloutlog.kafka.reading import Tail, ends_at, open_transaction
+from rolloutlog.trainer.assembly import Attempts
+from rolloutlog.trainer.notes import SOURCE
+
+RETRY_S = 0.1
+FENCED_S = 2 * TRANSACTION_TIMEOUT_MS / 1000
+"""A transaction that its fenced writer left open is aborted by then."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Past:
+    """`finals` are the live ones by group, `condemned` records that the trainer itself sent to the dead letters."""
+
+    finals: dict[str, GroupFinal] = field(default_factory=dict[str, GroupFinal])
+    expired: dict[str, Attempts] = field(default_factory=dict[str, Attempts])
+    condemned: set[Handle] = field(default_factory=set[Handle])
+    next_offsets: dict[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def last_step(self) -> int | None:
+        """The newest step that trained a group; None if none did."""
+        return max((final.step for final in self.finals.values() if final.reason is None), default=None)
+
+    def fold(self, event: Event, history: History) -> None:
+        """Fold one event of `group-events`."""
+        try:
+            said = read_group_event(event)
+        except ValueError as error:
+            log.warning("group-events/%d/%d can't be read: %s", event.partition, event.offset, error)
+            return
+        if not isinstance(said, GroupFinal):
+            self.expired.setdefault(said.group, []).append((said.member, said.attempt))
+        elif history.is_live(said.timeline, said.step):
+            self.finals.setdefault(said.group, said)
+
+
+async def read_past(
+    connection: Connection, history: History, partitions: Collection[int], *, wait_s: float = 0.0
+) -> Past:
+    """Read `group-events` of these partitions and the dead letters to their present ends.
+
+    `wait_s` bounds the wait for a transaction that is open below an end; 0 reads what is committed. Raises
+    OpenTransaction.
+    """
+    past = Past()
+    async for events in _committed(connection, [(Topic.GROUP_EVENTS, number) for number in partitions], wait_s):
+        for event in events:
+            past.fold(event, history)
+            past.next_offsets[event.partition] = event.offset + 1
+    async for events in _committed(connection, [(Topic.DEAD_LETTERS, 0)], 0.0):
+        past.condemned.update(handle for event in events if (handle := _own_rejection(event)) is not None)
+    return past
+
+
+async def _committed(
+    connection: Connection, places: list[tuple[Topic, int]], wait_s: float
+) -> AsyncIterator[list[Event]]:
+    """Events from the first to the present stable end."""
+    deadline = asyncio.get_running_loop().time() + wait_s
+    ends = await ends_at(connection, places)
+    while wait_s and (hidden := next((place for place, end in ends.items() if end.is_open), None)):
+        if asyncio.get_running_loop().time() > deadline:
+            raise open_transaction(connection, *hidden, ends[hidden])
+        await asyncio.sleep(RETRY_S)
+        ends = await ends_at(connection, places)
+    async with Tail(connection, dict.fromkeys(places, 0), known=ends) as tail:
+        async for events in tail.until({place: end.stable for place, end in ends.items()}):
+            yield events
+
+
+def _own_rejection(event: Event) -> Handle | None:
+    """The rollout that a dead letter of ours speaks of."""
+    if event.headers.raw.get("ce_source") != SOURCE.encode() or event.value is None:
+        return None
+    body = orjson.loads(event.value)
+    if body["topic"] != Topic.ROLLOUTS:
+        return None
+    return Handle(body["partition"], body["offset"])

@@ -1,0 +1,56 @@
+"""The policies of the run, followed on `policy-versions` (design 4).
+
+Guarantees: `catch_up` reads to the topic's present end, so that only after it a policy may be called unknown. Leaves
+out: what a history means (`rolloutlog.contract.policies`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Self
+
+from rolloutlog.contract import policy_events
+from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.reading import Tail
+
+PLACE = (Topic.POLICY_VERSIONS, 0)
+
+log = logging.getLogger(__name__)
+
+
+class PolicyLog:
+    """`async with PolicyLog(connection) as policies`: its `history` is what the topic said when it was last read."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.history = History()
+        self._tail = Tail(connection, {PLACE: 0})
+
+    async def __aenter__(self) -> Self:
+        await self._tail.open()
+        await self.catch_up()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._tail.close()
+
+    async def catch_up(self) -> None:
+        """Read to the present end."""
+        end = await self._tail.stable_end(*PLACE)
+        self._tail.resume(*PLACE)
+        async for events in self._tail.until({PLACE: end}):
+            for event in events:
+                try:
+                    policy_events.fold(self.history, event)
+                except (ValueError, KeyError, TypeError) as error:
+                    log.warning("policy-versions/0/%d can't be read: %s", event.offset, error)
+        self._tail.seek(*PLACE, end)
+
+    async def unknown(self, trajectory: Trajectory) -> Policy | None:
+        """A policy that the trajectory claims and that was never published or imported; None if there is none."""
+        claimed = sorted({Policy(timeline, version) for timeline, version, _ in trajectory.segments.tolist()})
+        if any(not self.history.knows(policy) for policy in claimed):
+            await self.catch_up()
+        return next((policy for policy in claimed if not self.history.knows(policy)), None)

@@ -1,0 +1,108 @@
+"""A train step as it is told on the log: one transaction (design 8).
+
+Guarantees: what was trained, what was dropped or expired on the way, and the policy that came out are on the log
+together or not at all, under the one transactional id `<ns>.trainer`; a second trainer fences the first. Leaves out:
+checkpoints, whose event belongs into the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rolloutlog.contract.errors import Fenced
+from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.finals import final_event
+from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.policy_events import policy_published, timeline_started
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.writing import TransactionalWriter
+from rolloutlog.trainer.batch import Batch
+from rolloutlog.trainer.notes import SOURCE, Notes
+
+
+@dataclass(slots=True, frozen=True)
+class StepReport:
+    """What a step consumed, and what was dropped or expired since the step before it, by reason."""
+
+    step: int
+    groups: int
+    members: int
+    response_tokens: int
+    trainable_tokens: int
+    verdicts: dict[str, int]
+    dropped: dict[str, int]
+    dropped_tokens: int
+    expired: int
+    short: bool
+
+    @classmethod
+    def of(cls, batch: Batch, notes: Notes) -> StepReport:
+        """Count a batch and the notes that go with it."""
+        verdicts = [member.verdict for member in batch.members]
+        return cls(
+            step=batch.step,
+            groups=len(batch.groups),
+            members=len(verdicts),
+            response_tokens=sum(verdict.response_tokens for verdict in verdicts),
+            trainable_tokens=batch.trainable_tokens,
+            verdicts=dict(Counter(str(verdict.verdict) for verdict in verdicts)),
+            dropped=dict(Counter(str(final.reason) for final in notes.dropped)),
+            dropped_tokens=sum(member.response_tokens for final in notes.dropped for member in final.members),
+            expired=len(notes.expired),
+            short=batch.short,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return asdict(self)
+
+
+def step_events(
+    batch: Batch, notes: Notes, policy: Policy | None, *, run: str, now: int, uri: str | None, digest: str | None
+) -> list[Outgoing]:
+    """The records of a step; the policy comes last."""
+    trained = [final_event(group.final, source=SOURCE, now=now) for group in batch.groups]
+    published = (
+        [policy_published(policy, run=run, source=SOURCE, now=now, uri=uri, digest=digest)]
+        if policy is not None
+        else []
+    )
+    return [*notes.events(now), *trained, *published]
+
+
+def first_events(history: History, *, run: str, now: int, uri: str | None) -> list[Outgoing]:
+    """A trainer's first start: its timeline and version 0 (design 4)."""
+    timeline = history.next_timeline()
+    return [
+        timeline_started(timeline, None, 0, run=run, source=SOURCE, now=now),
+        policy_published(Policy(timeline, 0), run=run, source=SOURCE, now=now, uri=uri),
+    ]
+
+
+class StepWriter:
+    """The trainer's pen: `start` fences every earlier trainer of the namespace."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._namespace = connection.names.namespace
+        self._writer = TransactionalWriter(connection, connection.names.transactional_id("trainer"))
+
+    async def start(self) -> None:
+        """Take the pen."""
+        await self._writer.start()
+
+    async def close(self) -> None:
+        """Lay it down."""
+        await self._writer.close()
+
+    async def write(self, events: list[Outgoing]) -> None:
+        """All of them, or none. Raises Fenced where another trainer has taken the pen."""
+        try:
+            async with self._writer.transaction() as transaction:
+                await transaction.send_all(events)
+        except Fenced as fenced:
+            raise Fenced(
+                f"another trainer has started in namespace {self._namespace}: this one stops, and nothing of "
+                f"its last step was written"
+            ) from fenced

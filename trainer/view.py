@@ -1,0 +1,53 @@
+"""The groups as a trainer would see them now, for people (`rolloutlog groups`; design 11).
+
+Guarantees: reads and writes nothing else, takes no pen and fences nobody; every group of the log is shown once, ended
+ones as they were drawn; one partition is in memory at a time. Leaves out: payloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.connection import connect
+from rolloutlog.kafka.reading import Tail, ends
+from rolloutlog.kafka.run_record import agree
+from rolloutlog.trainer.decision import Judge
+from rolloutlog.trainer.group_row import group_row
+from rolloutlog.trainer.intake import Budget, Intake
+from rolloutlog.trainer.opening import Start, assemblies_of, first_step
+from rolloutlog.trainer.past import read_past
+from rolloutlog.trainer.policy_log import PolicyLog
+
+NO_PAYLOADS = Budget(0, 0)
+
+
+async def groups_view(settings: Settings, step: int | None = None) -> AsyncIterator[dict[str, Any]]:
+    """One JSON object per group, by partition and arrival, judged for train step `step`.
+
+    None: for the trainer's next step, or each group right after its newest version where policies are imported.
+    """
+    async with AsyncExitStack() as stack:
+        connection = await connect(settings)
+        await agree(connection, settings)
+        policies = await stack.enter_async_context(PolicyLog(connection))
+        history, judge = policies.history, Judge(settings.trainer, policies.history)
+        count = settings.topics.partitions
+        past = await read_past(connection, history, range(count))
+        at = first_step(Start(step=step), history, past)
+        blobs = BlobStore(settings.blobs) if settings.blobs else None
+        stops = await ends(connection, [Topic.ROLLOUTS])
+        for number in range(count):
+            assemblies = assemblies_of(past, count, keep_ended=True)
+            place = (Topic.ROLLOUTS, number)
+            async with Tail(connection, {place: 0}, known={place: stops[place]}) as tail:
+                intake = Intake(tail, policies, assemblies, blobs, NO_PAYLOADS, past.condemned)
+                while await intake.behind({number: stops[place].stable}):
+                    await intake.read(500)
+            groups = sorted(assemblies[number].groups.values(), key=lambda pending: pending.offset)
+            for pending in groups:
+                yield group_row(pending, judge, at, assemblies[number].clock, past.finals.get(pending.id))
