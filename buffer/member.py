@@ -32,7 +32,10 @@ class MemberStatus(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Record:
-    """One good record of a member. `digest` is hex, `timestamp` milliseconds since 1970; `reward` None: pending."""
+    """One good record of a member. `digest` is hex, `timestamp` milliseconds since 1970; `reward` None: pending.
+
+    `sampled` counts its sampled tokens.
+    """
 
     attempt: int
     status: Status
@@ -42,6 +45,7 @@ class Record:
     reward: float | None = None
     oldest_policy: Policy | None = None
     newest_policy: Policy | None = None
+    sampled: int = 0
 
 
 @dataclass(slots=True)

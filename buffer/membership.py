@@ -92,14 +92,17 @@ class Group:
 
     def admit(self, slot: Slot, record: Record) -> Disposition:
         """Fold a good record. Raises Rejected(group-size, origin or conflict): then nothing changed."""
-        shape = Shape.of(slot)
+        return self.admit_as(Shape.of(slot), slot.member, record)
+
+    def admit_as(self, shape: Shape, index: int, record: Record) -> Disposition:
+        """`admit` for a slot that is known by its shape and member alone."""
         if self.shape is not None:
             self.shape.check(shape)
-        member = self.members.get(slot.member) or Member()
+        member = self.members.get(index) or Member()
         said = (record.digest, record.status)
         if (known := member.seen.get(record.attempt)) is not None:
             return _same(known, said, record.attempt)
-        self.shape, self.members[slot.member] = shape, member
+        self.shape, self.members[index] = shape, member
         member.seen[record.attempt] = said
         if record.attempt < member.attempt:
             return Disposition.SUPERSEDED
@@ -109,15 +112,15 @@ class Group:
 
     def reject(self, slot: Slot, rejected: Rejected) -> bool:
         """Fold a bad record whose headers could be read; True if its slot ends as failed(rejected) by it (design 4)."""
-        if not rejected.resolves:
+        return rejected.resolves and self.reject_as(Shape.of(slot), slot.member, slot.attempt)
+
+    def reject_as(self, shape: Shape, index: int, attempt: int) -> bool:
+        """`reject` for a slot that is known by its shape, member and attempt, whose reason lies in the value."""
+        member = self.members.get(index) or Member()
+        if attempt <= member.attempt or (self.shape is not None and self.shape != shape):
             return False
-        if self.shape is not None and self.shape != Shape.of(slot):
-            return False
-        member = self.member(slot.member)
-        if slot.attempt <= member.attempt:
-            return False
-        member.rejected = slot.attempt
-        self.hinted = self.hinted or Shape.of(slot)
+        member.rejected = attempt
+        self.members[index], self.hinted = member, self.hinted or shape
         return True
 
     def spoil(self, index: int, attempt: int) -> None:
@@ -127,11 +130,17 @@ class Group:
 
     def annotate(self, slot: Slot, event_id: str, facts: Mapping[str, Any]) -> Disposition:
         """Fold late facts about an attempt: the newest wins per key. Raises Rejected(group-size)."""
-        self._check_size(slot.group_size)
-        member = self.member(slot.member)
-        if member.record is not None and slot.attempt < member.record.attempt:
+        return self.annotate_as(slot.group_size, slot.member, slot.attempt, event_id, facts)
+
+    def annotate_as(
+        self, size: int, index: int, attempt: int, event_id: str, facts: Mapping[str, Any]
+    ) -> Disposition:  # fmt: skip
+        """`annotate` for a slot that is known by these numbers."""
+        self._check_size(size)
+        member = self.member(index)
+        if member.record is not None and attempt < member.record.attempt:
             return Disposition.SUPERSEDED
-        notes = member.notes.setdefault(slot.attempt, Notes())
+        notes = member.notes.setdefault(attempt, Notes())
         if event_id in notes.ids:
             return Disposition.DUPLICATE
         notes.ids.add(event_id)
@@ -165,9 +174,10 @@ class Group:
 
     def expire(self, index: int, attempt: int) -> Disposition:
         """Fold `member.expired`: that attempt and all below it stand no more."""
-        member = self.member(index)
+        member = self.members.get(index) or Member()
         if attempt <= member.expired:
             return Disposition.DUPLICATE
+        self.members[index] = member
         member.expired = attempt
         return Disposition.TAKEN
 

@@ -1,4 +1,4 @@
-"""Values of the small events on `rollouts`: late annotations, takes and cancellations (design 2 and 3).
+"""Values of the small events: late annotations, takes, cancellations and seeds (design 2 and 3).
 
 Guarantees: buffer, trainer and audit read them alike; whatever is wrong is one `Rejected`. Leaves out: headers
 (`checks` looked at them) and what the events do to a group (`rolloutlog.buffer.membership`).
@@ -10,10 +10,16 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rolloutlog.contract.checks import MAX_GROUP, Rejected, read_json
+import orjson
+
+from rolloutlog.contract.checks import MAX_GROUP, check_digest, read_json
 from rolloutlog.contract.events import Event
+from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.vocabulary import RejectReason, SeedKind
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,3 +78,53 @@ def _is_number(value: Any) -> bool:
 
 def _is_member(value: Any, size: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
+
+
+def read_seed(event: Event, body: bytes | None = None) -> Seed:
+    """A sound seed; `body` is what a claim stands for. Raises Rejected."""
+    raw = event.value if body is None else body
+    if raw is None:
+        raise Rejected(RejectReason.VALUE_NULL, "the value is null")
+    check_digest(event.headers, digest_of(raw))
+    try:
+        seed = Seed.decode(raw)
+    except orjson.JSONDecodeError as error:
+        raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
+    except ValueError as error:
+        raise Rejected(RejectReason.SHAPE, str(error)) from error
+    if seed.group != event.headers.group:
+        raise Rejected(
+            RejectReason.INCONSISTENT, f"the value is of group {seed.group}, its key of {event.headers.group}"
+        )
+    if (said := _bad_ask(seed)) is not None:
+        raise Rejected(RejectReason.SHAPE, said)
+    return seed
+
+
+def _bad_ask(seed: Seed) -> str | None:
+    if seed.group_size > MAX_GROUP or (seed.group_train or 1) > seed.group_size:
+        return f"{seed.group_train} members needed of {seed.group_size}"
+    if seed.source is not None and not _is_handle(seed.source.handle):
+        return f"source handle {seed.source.handle[:40]!r} isn't partition/offset/size"
+    if any(ask.member >= seed.group_size for ask in seed.asks):
+        return f"it asks for a member outside its group of {seed.group_size}"
+    again = seed.kind in (SeedKind.RESUME, SeedKind.REROLL)
+    if again != bool(seed.asks) or (again and seed.origin_seed is None):
+        return f"a {seed.kind} seed " + ("names its origin and its members" if again else "asks for a whole group")
+    return None
+
+
+def _is_handle(text: str) -> bool:
+    try:
+        Handle.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_seed_cancelled(event: Event) -> str:
+    """The id of a cancelled seed. Raises Rejected."""
+    seed = read_json(event).get("seed")
+    if not isinstance(seed, str) or not seed:
+        raise Rejected(RejectReason.SHAPE, "`seed` is the id of the cancelled seed")
+    return seed

@@ -67,8 +67,8 @@ class Ask(_Fact):
 class Seed(_Fact):
     """One seed. `asks` lists members for resume and reroll; others ask for all of `group_size` at attempt 1.
 
-    `messages` is the rendered prompt, system message included; `prefix` the handle of an aborted rollout to go on with.
-    `budget` bounds new tokens; `tokens` counts the seeded context.
+    `messages` is the rendered prompt, system message included; `prefix` the handle of an aborted rollout to go on with,
+    and `prefix_digest` the digest of its value. `budget` bounds new tokens; `tokens` counts the seeded context.
     """
 
     id: str
@@ -89,6 +89,7 @@ class Seed(_Fact):
     draw: Draw | None = None
     asks: list[Ask] = Field(default_factory=list[Ask])
     prefix: str | None = None
+    prefix_digest: str | None = None
     origin_seed: str | None = None
     origin_offset: int | None = None
     dispatch_step: int | None = None

@@ -1,0 +1,116 @@
+"""The newest sources of a shard and the candidates among them, in the order (offset, node) (design 6; items 30 to 35).
+
+Guarantees: holds rows, never payloads; which sources are here is a function of `rollouts` alone, since exhausted and
+refused candidates keep their place, so the order in which seeds are folded doesn't matter. Eviction is the capacity:
+the newest candidates stay. Leaves out: which rollouts qualify (`selection`) and which is drawn (`draws`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.rollout_row import RolloutRow
+from rolloutlog.contract.vocabulary import AnchorKind
+
+
+class Mark(NamedTuple):
+    """What a seed, or its refusal, says of one candidate of the source at `offset`."""
+
+    offset: int
+    derivation: str
+    node: int
+    refused: bool = False
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One place at which one derivation may resume a source."""
+
+    derivation: str
+    point: AnchorPoint
+    draws: int = 0
+    refused: bool = False
+
+    @property
+    def order(self) -> tuple[int, str, AnchorKind]:
+        """Its place among the candidates of its source."""
+        return self.point.node, self.derivation, self.point.kind
+
+
+@dataclass(slots=True)
+class Source:
+    """A record that can be resumed. `reward` is the newest known; `notes` are the annotations that were folded."""
+
+    row: RolloutRow
+    candidates: list[Candidate]
+    reward: float | None = None
+    notes: set[str] = field(default_factory=set[str])
+
+
+@dataclass(slots=True)
+class Pool:
+    """At most `capacity` candidates, of the newest sources. `early` holds marks of records that aren't folded yet."""
+
+    capacity: int
+    sources: dict[int, Source] = field(default_factory=dict[int, Source])
+    offsets: dict[tuple[str, int, int], int] = field(default_factory=dict[tuple[str, int, int], int])
+    early: dict[int, list[Mark]] = field(default_factory=dict[int, list[Mark]])
+    size: int = 0
+
+    def add(self, source: Source) -> None:
+        """Take the newest record's source."""
+        row = source.row
+        source.candidates.sort(key=lambda candidate: candidate.order)
+        self.sources[row.offset] = source
+        self.offsets[row.group, row.member, row.attempt] = row.offset
+        self.size += len(source.candidates)
+        for mark in self.early.pop(row.offset, ()):
+            _mark(source, mark)
+        while self.size > self.capacity:
+            self._evict()
+
+    def _evict(self) -> None:
+        """Drop the oldest candidate, and its source with the last of them."""
+        offset, source = next(iter(self.sources.items()))
+        del source.candidates[0]
+        self.size -= 1
+        if not source.candidates:
+            row = source.row
+            del self.sources[offset], self.offsets[row.group, row.member, row.attempt]
+
+    def annotate(self, group: str, member: int, attempt: int, event_id: str, reward: float | None) -> bool:
+        """A late reward of a source; False if it isn't here or was told before."""
+        offset = self.offsets.get((group, member, attempt))
+        if offset is None or event_id in self.sources[offset].notes:
+            return False
+        self.sources[offset].notes.add(event_id)
+        self.sources[offset].reward = reward
+        return True
+
+    def mark(self, mark: Mark, next_offset: int) -> None:
+        """Count a draw or a refusal; `next_offset` is that of the fold of `rollouts`, so the record may come later."""
+        if (source := self.sources.get(mark.offset)) is not None:
+            _mark(source, mark)
+        elif mark.offset >= next_offset:
+            self.early.setdefault(mark.offset, []).append(mark)
+
+    def settle(self, next_offset: int) -> None:
+        """Forget marks of records that were folded and aren't sources."""
+        if self.early:
+            self.early = {offset: marks for offset, marks in self.early.items() if offset >= next_offset}
+
+    def __iter__(self) -> Iterator[tuple[Source, Candidate]]:
+        """All candidates in the order (offset, node), live or not."""
+        for source in self.sources.values():
+            for candidate in source.candidates:
+                yield source, candidate
+
+
+def _mark(source: Source, mark: Mark) -> None:
+    for candidate in source.candidates:
+        if candidate.derivation == mark.derivation and candidate.point.node == mark.node:
+            candidate.draws += not mark.refused
+            candidate.refused |= mark.refused

@@ -1,0 +1,68 @@
+"""What is kept of a group that ended: enough to know a repeated record, in some 50 bytes a record (design 3, 9.1).
+
+Guarantees: a record that comes after the end is judged exactly as it would have been before, so a duplicate stays one
+and a conflict stays one. Leaves out: everything that an ended group no longer needs.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from rolloutlog.buffer.candidates import Mark
+from rolloutlog.buffer.member import Member, Notes
+from rolloutlog.buffer.membership import Group, Shape
+from rolloutlog.buffer.open_group import Kin, OpenGroup, mark_of
+from rolloutlog.contract.vocabulary import Status
+
+_SEEN = struct.Struct("<IqB32s")
+_STATUSES = tuple(Status)
+
+EarlyNotes = dict[int, dict[int, Notes]]
+"""By member and attempt: annotations whose record hasn't come."""
+
+
+@dataclass(slots=True)
+class ClosedGroup:
+    """An ended group. `seen` holds member, attempt, status and digest of each good record; `mark` is the candidate that
+    its seed drew."""
+
+    kin: Kin
+    shape: Shape | None = None
+    seen: bytes = b""
+    early: EarlyNotes = field(default_factory=EarlyNotes)
+    mark: Mark | None = None
+    refused: bool = False
+
+    @classmethod
+    def of(cls, opened: OpenGroup, partition: int) -> ClosedGroup:
+        """Close a group."""
+        closed = cls(opened.kin, refused=opened.refused)
+        if opened.seed is not None:
+            closed.mark = mark_of(opened.seed, partition, refused=True)
+        closed.keep(opened.group)
+        return closed
+
+    def group(self, group_id: str) -> Group:
+        """The group as far as a new record must be judged."""
+        group = Group(group_id, self.shape)
+        for index, attempt, status, digest in _SEEN.iter_unpack(self.seen):
+            group.member(index).seen[attempt] = (digest.hex(), _STATUSES[status])
+        for index, notes in self.early.items():
+            group.member(index).notes = notes
+        return group
+
+    def keep(self, group: Group) -> None:
+        """Keep of a group what `group()` gives back."""
+        self.shape = group.shape
+        self.seen = b"".join(
+            _SEEN.pack(index, attempt, _STATUSES.index(status), bytes.fromhex(digest))
+            for index, member in sorted(group.members.items())
+            for attempt, (digest, status) in sorted(member.seen.items())
+        )
+        early = {index: _unseen(member) for index, member in group.members.items()}
+        self.early = {index: notes for index, notes in early.items() if notes}
+
+
+def _unseen(member: Member) -> dict[int, Notes]:
+    return {attempt: notes for attempt, notes in member.notes.items() if attempt not in member.seen}

@@ -1,0 +1,42 @@
+"""Draws and bounds: which candidate is the k-th, and how many there may be (design 6).
+
+Guarantees: all are functions of their arguments, so any reader can draw again and compare. Leaves out: when to draw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TypeVar
+
+from rolloutlog.contract.ids import rank_of
+
+T = TypeVar("T")
+
+
+def pick(live: Sequence[T], salt: str, partition: int, number: int) -> T:
+    """Draw `number` of a partition: the live candidate at rank hash(salt, partition, number) mod n."""
+    return live[rank_of("draw", salt, partition, number) % len(live)]
+
+
+def pick_some(points: Sequence[T], salt: str, rollout: str, most: int | None) -> list[T]:
+    """At most `most` of a source's anchors in their order; the j-th is drawn at hash(salt, rollout, j) mod n of the
+    rest.
+
+    None: all (items 12, 64 and 66).
+    """
+    if most is None or most >= len(points):
+        return list(points)
+    left = list(range(len(points)))
+    drawn = [left.pop(rank_of("anchor", salt, rollout, j) % len(left)) for j in range(most)]
+    return [points[i] for i in sorted(drawn)]
+
+
+def share(total: int, shards: int, shard: int) -> int:
+    """What `shard` gets of a run-wide number, dealt by largest remainder over equal shards."""
+    return total // shards + (shard < total % shards)
+
+
+def allowed(*, ratio: float, resolved: int, drawn: int, most_open: int, open_now: int) -> int:
+    """Derived seeds that may be drawn now: within `ratio` per resolved underived group, and within the open bound."""
+    return max(0, min(math.floor(ratio * resolved) - drawn, most_open - open_now))

@@ -1,0 +1,37 @@
+"""Leases: how long a taken seed is waited for, on a clock that is passed in (design 2).
+
+Guarantees: a lease starts anew with each event of its seed; a new owner starts every lease afresh once it has read its
+inputs, so nothing is lost with an owner and nothing is taken from a worker that still renews. Leaves out: which members
+are lost with a seed (`asking`). Nothing here is in the fold: *when* isn't pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Leases:
+    """Seconds of a monotonic clock at which each taken seed is lost, with the group that it asks for."""
+
+    deadlines: dict[str, tuple[float, str]] = field(default_factory=dict[str, tuple[float, str]])
+
+    def start(self, seed: str, group: str, lease_ms: int, clock: float) -> None:
+        """A seed was taken, or its take renewed."""
+        self.deadlines[seed] = (clock + lease_ms / 1000, group)
+
+    def drop(self, seed: str) -> None:
+        """Nobody waits for that seed any more."""
+        self.deadlines.pop(seed, None)
+
+    def lost(self, clock: float) -> list[tuple[str, str]]:
+        """Take out the seeds that are lost by now: (seed, group)."""
+        gone = [(seed, group) for seed, (deadline, group) in self.deadlines.items() if deadline <= clock]
+        for seed, _ in gone:
+            del self.deadlines[seed]
+        return gone
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the next one is lost."""
+        return min((deadline for deadline, _ in self.deadlines.values()), default=None)

@@ -1,0 +1,120 @@
+"""A group that a shard still works for: its membership, its origin seed, and who took what (design 2 and 6).
+
+Guarantees: depends on the three prefixes, never on their interleaving. Leaves out: clocks (`leases`) and what is
+asked for again (`asking`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rolloutlog.buffer.candidates import Mark
+from rolloutlog.buffer.membership import Disposition, Group, Shape
+from rolloutlog.buffer.rollout_row import RolloutRow
+from rolloutlog.buffer.rows import TakeRow
+from rolloutlog.contract.seeds import Ask, Seed
+from rolloutlog.contract.vocabulary import RunKind
+
+REFUSED = "refused"
+"""Reason of a cancellation whose environment couldn't stand at the anchor."""
+
+
+class Take(NamedTuple):
+    """Who holds a seed, and for how many milliseconds without renewal."""
+
+    worker: str
+    lease_ms: int
+
+
+class Kinship(NamedTuple):
+    """Whether a group trains, and the derivation that made it."""
+
+    kind: RunKind
+    derivation: str | None
+
+    @property
+    def is_underived(self) -> bool:
+        """True for a training group of an original task."""
+        return self.kind is RunKind.TRAIN and self.derivation is None
+
+
+@dataclass(slots=True)
+class Kin:
+    """Kinship as good records say it, else the origin seed, else the headers of a bad record."""
+
+    recorded: Kinship | None = None
+    promised: Kinship | None = None
+    hinted: Kinship | None = None
+
+    @property
+    def known(self) -> Kinship | None:
+        """What counts."""
+        return self.recorded or self.promised or self.hinted
+
+    def learn(self, row: RolloutRow) -> None:
+        """The first record says it."""
+        said = Kinship(row.kind, row.derivation)
+        if row.rejected:
+            self.hinted = self.hinted or said
+        else:
+            self.recorded = self.recorded or said
+
+
+@dataclass(slots=True)
+class OpenGroup:
+    """One open group. `seeds` maps each seed of it to what it asks (nothing: all members), `seed` is the origin's text
+    without task and messages, `first_row` the lowest offset of its rows on the index."""
+
+    group: Group
+    kin: Kin = field(default_factory=Kin)
+    seed: Seed | None = None
+    seed_offset: int | None = None
+    seeds: dict[str, tuple[Ask, ...]] = field(default_factory=dict[str, tuple[Ask, ...]])
+    takes: dict[str, Take] = field(default_factory=dict[str, Take])
+    cancelled_seeds: set[str] = field(default_factory=set[str])
+    refused: bool = False
+    first_row: int | None = None
+
+    @property
+    def is_resolved(self) -> bool:
+        """True once every member has its outcome."""
+        return self.group.resolved
+
+    def emitted(self, seed: Seed, offset: int) -> Disposition:
+        """Fold `seed.emitted`; the first origin seed is the group's."""
+        if seed.id in self.seeds:
+            return Disposition.DUPLICATE
+        self.seeds[seed.id] = tuple(seed.asks)
+        if not seed.asks and self.seed is None:
+            self.seed, self.seed_offset = seed, offset
+            self.kin.promised = Kinship(seed.run_kind, seed.derivation)
+        self.group.ask(seed)
+        return Disposition.TAKEN
+
+    def taken(self, row: TakeRow) -> Disposition:
+        """Fold `seed.taken`; the same worker with the same lease renews, which only the clock notices."""
+        take = Take(row.worker, row.lease_ms)
+        if self.takes.get(row.seed) == take:
+            return Disposition.DUPLICATE
+        self.takes[row.seed] = take
+        return Disposition.TAKEN
+
+    def asked_by(self, seed: str) -> list[Ask]:
+        """The members and attempts that a seed of this group asks for; none for an unknown or cancelled one."""
+        if seed not in self.seeds or seed in self.cancelled_seeds:
+            return []
+        return list(self.seeds[seed]) or [Ask(member=member, attempt=1) for member in range(self.group.size)]
+
+
+def shape_of(row: RolloutRow) -> Shape:
+    """What a record's row says all members agree on."""
+    return Shape(row.group_size, row.needed, row.kind, row.origin)
+
+
+def mark_of(seed: Seed, partition: int, *, refused: bool = False) -> Mark | None:
+    """The candidate of this partition that a derived seed drew; None for every other seed."""
+    if seed.source is None or seed.anchor is None or seed.derivation is None or seed.asks:
+        return None
+    where = seed.source.where
+    return Mark(where.offset, seed.derivation, seed.anchor.node, refused) if where.partition == partition else None
