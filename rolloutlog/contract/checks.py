@@ -16,7 +16,7 @@ from rolloutlog.contract import value
 from rolloutlog.contract.claims import CLAIM
 from rolloutlog.contract.events import SCHEMA, Event
 from rolloutlog.contract.headers import SPEC_VERSION, Headers, check_names
-from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.ids import attempt_id, digest_of
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.provenance import STATUS_OF, derived, disagreement
 from rolloutlog.contract.rejection import Rejected
@@ -65,6 +65,8 @@ def read_headers(event: Event, partitions: int | None = None) -> EventType:
     group = cast("str", headers.group)
     if event.key != group.encode():
         raise Rejected(RejectReason.KEY, f"key {(event.key or b'')[:80]!r} isn't the group {group[:80]!r}")
+    if event_type in STATUS_OF and headers.id != (own := attempt_id(group, headers.member or 0, headers.attempt or 1)):
+        raise Rejected(RejectReason.HEADER_MALFORMED, f"id {headers.id} of a record that must have {own}")
     if partitions is not None and partition_of(group, partitions) != event.partition:
         raise Rejected(
             RejectReason.PARTITION, f"group {group} belongs to partition {partition_of(group, partitions)} (murmur2)"
@@ -119,7 +121,9 @@ def read_rollout(event: Event, body: bytes | None = None, body_type: str | None 
     check_digest(headers, digest)
     trajectory = value.decode(raw, body_type or headers.require(Headers.content_type))
     check_trajectory(trajectory)
-    status = STATUS_OF[EventType(headers.require(Headers.type))]
+    status = STATUS_OF.get(cast("EventType", headers.type))
+    if status is None:
+        raise Rejected(RejectReason.TYPE_UNKNOWN, f"type {headers.type!r} isn't one of a rollout's record")
     if said := disagreement(headers, derived(slot, status, trajectory, digest)):
         raise Rejected(RejectReason.INCONSISTENT, said)
     return Rollout(slot, trajectory, status)

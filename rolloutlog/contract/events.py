@@ -93,7 +93,7 @@ def rollout_event(rollout: Rollout, *, source: str, now: int, body: bytes | None
     """
     body = value.encode(rollout.trajectory) if body is None else body
     slot = rollout.slot
-    known = provenance.given(slot) | provenance.derived(slot, rollout.status, rollout.trajectory, digest_of(body))
+    known = slot.headers() | provenance.derived(slot, rollout.status, rollout.trajectory, digest_of(body))
     return outgoing(
         provenance.TYPE_OF[rollout.status], Topic.ROLLOUTS, key=slot.group, event_id=slot.event_id, source=source,
         value=body, now=now, subject=slot.rollout, content_type=value.SAFETENSORS, headers=known,

@@ -7,7 +7,9 @@ Leaves out: whether a value agrees with its headers (`checks`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import Any, Generic, TypeVar, overload
 
 from rolloutlog.contract.handles import Handle
@@ -16,10 +18,13 @@ from rolloutlog.contract.rejection import HeaderError
 from rolloutlog.contract.vocabulary import Grain, RejectReason, RunKind, SeedKind, Status
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 RawHeaders = Iterable[tuple[str, bytes]]
 
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "content-type"
+MAX_TEXT = 4096
+"""Longest text of a header, so that what repeats it (index rows, dead letters) stays small."""
 
 
 class Field(Generic[T]):
@@ -42,8 +47,10 @@ class Field(Generic[T]):
         if instance is None:
             return self
         raw = instance.raw.get(self.name)
-        if raw is None:
-            return None
+        return None if raw is None else self.read(raw)
+
+    def read(self, raw: bytes) -> T:
+        """The value of this header; raises HeaderError(header-malformed)."""
         try:
             return self.parse(raw.decode())
         except ValueError as error:
@@ -53,30 +60,39 @@ class Field(Generic[T]):
 
 
 def _text(text: str) -> str:
-    if not text:
-        raise ValueError("empty")
+    if not 0 < len(text) <= MAX_TEXT:
+        raise ValueError(f"has {len(text)} characters")
     return text
 
 
 def _count(text: str) -> int:
+    if not (text.isdecimal() and text.isascii()):
+        raise ValueError("not a count")
     value = int(text)
-    if value < 0 or value >= 2**63:
+    if value >= 2**63:
         raise ValueError("out of range")
     return value
 
 
-def _flag(text: str) -> bool:
-    return {"true": True, "false": False}[text] if text in ("true", "false") else _raise(text)
+def _one_of(words: Mapping[str, T]) -> Callable[[str], T]:
+    """Reads one of a closed set of words, without the cost of calling an Enum."""
+
+    def parse(text: str) -> T:
+        if text not in words:
+            raise ValueError(f"none of {', '.join(words)}")
+        return words[text]
+
+    return parse
 
 
-def _raise(text: str) -> bool:
-    raise ValueError(f"neither true nor false: {text}")
+def _word(kind: type[E]) -> Callable[[str], E]:
+    return _one_of({str(word): word for word in kind})
 
 
 def _real(text: str) -> float:
     value = float(text)
-    if value != value or value in (float("inf"), float("-inf")):
-        raise ValueError("not finite")
+    if not math.isfinite(value) or "_" in text:
+        raise ValueError("not a finite number")
     return value
 
 
@@ -106,31 +122,39 @@ class Headers:
     run = Field("ce_run", "text", _text, "the run that sampled it")
     env = Field("ce_env", "text", _text, "environment; of a derived rollout the innermost one")
     derivation = Field("ce_derivation", "text", _text, "name of the derivation, for derived rollouts")
-    kind = Field("ce_kind", "train or eval", RunKind, "train may seed and train; eval does neither")
+    kind = Field("ce_kind", "train or eval", _word(RunKind), "train may seed and train; eval does neither")
     group = Field("ce_group", "text", _text, "group id; equals the record's key", required=True)
     group_size = Field("ce_groupsize", "integer", _count, "members dispatched", required=True)
     group_train = Field("ce_grouptrain", "integer", _count, "members needed to train the group")
     member = Field("ce_member", "integer", _count, "slot in the group, from 0", required=True)
     attempt = Field("ce_attempt", "integer", _count, "numbered try at this rollout, from 1")
     rollout = Field("ce_rollout", "text", _text, "rollout id: <group>.<member>")
-    status = Field("ce_status", "completed, aborted or failed", Status, "how this attempt ended")
+    status = Field("ce_status", "completed, aborted or failed", _word(Status), "how this attempt ended")
     stop_condition = Field("ce_stopcondition", "text", _text, "why generation stopped")
     oldest_policy = Field("ce_oldestpolicy", "timeline:version", Policy.parse, "oldest policy of a sampled token")
     newest_policy = Field("ce_newestpolicy", "timeline:version", Policy.parse, "newest policy of a sampled token")
-    grain = Field("ce_grain", "token, episode or none", Grain, "how finely policies were recorded; token when absent")
+    grain = Field(
+        "ce_grain", "token, episode or none", _word(Grain), "how finely policies were recorded; token when absent"
+    )
     dispatch_step = Field("ce_dispatchstep", "integer", _count, "train step at which it was dispatched")
     reward = Field("ce_reward", "number", _real, "reward; absent: pending", dump=_real_text)
     tokens = Field("ce_tokens", "integer", _count, "tokens over all nodes")
     turns = Field("ce_turns", "integer", _count, "sampled nodes")
     branches = Field("ce_branches", "integer", _count, "root-to-leaf paths")
-    filtered = Field("ce_filtered", "true or false", _flag, "whether the source filtered it out", dump=_flag_text)
+    filtered = Field(
+        "ce_filtered",
+        "true or false",
+        _one_of({"true": True, "false": False}),
+        "whether the source filtered it out",
+        dump=_flag_text,
+    )
     digest = Field("ce_digest", "SHA-256, hex", _text, "digest of the value (of the body, where a claim stands for it)")
     raw_digest = Field("ce_rawdigest", "SHA-256, hex", _text, "digest of the source's line, where imported")
     origin_seed = Field(
         "ce_originseed", "text", _text, "seed from which all members of the group descend; absent: imported"
     )
     origin_offset = Field("ce_originoffset", "integer", _count, "offset of that seed on its partition of seeds")
-    seed_kind = Field("ce_seedkind", "seed kind", SeedKind, "what asked for this rollout")
+    seed_kind = Field("ce_seedkind", "seed kind", _word(SeedKind), "what asked for this rollout")
     source_id = Field(
         "ce_sourceid", "text", _text, "immediate source rollout of a derived one, or trace id of an import"
     )

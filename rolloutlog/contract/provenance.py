@@ -55,26 +55,3 @@ def disagreement(headers: Headers, expected: dict[str, Any]) -> str | None:
         if said != value:
             return f"header {field.name} says {said}, the value says {value}"
     return None
-
-
-def given(slot: Slot) -> dict[str, Any]:
-    """Header values, by attribute name of the table, that the producer gives."""
-    return {
-        "run": slot.run,
-        "env": slot.env,
-        "derivation": slot.derivation,
-        "kind": slot.kind,
-        "group": slot.group,
-        "group_size": slot.group_size,
-        "group_train": slot.group_train,
-        "member": slot.member,
-        "attempt": slot.attempt,
-        "origin_seed": slot.origin_seed,
-        "origin_offset": slot.origin_offset,
-        "seed_kind": slot.seed_kind,
-        "source_id": slot.source_id,
-        "source_handle": slot.source_handle,
-        "depth": slot.depth,
-        "dispatch_step": slot.dispatch_step,
-        "filtered": slot.filtered,
-    }

@@ -6,10 +6,11 @@ sampled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.headers import FIELDS, Headers
 from rolloutlog.contract.ids import attempt_id, rollout_id
 from rolloutlog.contract.vocabulary import RunKind, SeedKind
 
@@ -57,23 +58,17 @@ class Slot:
 
     @classmethod
     def of(cls, headers: Headers) -> Slot:
-        """Read a slot from headers; raises HeaderError."""
-        return cls(
-            group=headers.require(Headers.group),
-            group_size=headers.require(Headers.group_size),
-            member=headers.require(Headers.member),
-            attempt=1 if headers.attempt is None else headers.attempt,
-            group_train=headers.group_train,
-            kind=headers.kind or RunKind.TRAIN,
-            run=headers.run,
-            env=headers.env,
-            derivation=headers.derivation,
-            origin_seed=headers.origin_seed,
-            origin_offset=headers.origin_offset,
-            seed_kind=headers.seed_kind,
-            source_id=headers.source_id,
-            source_handle=headers.source_handle,
-            depth=headers.depth,
-            dispatch_step=headers.dispatch_step,
-            filtered=headers.filtered,
-        )
+        """Read a slot from headers; raises Rejected."""
+        raw = headers.raw
+        for name in _REQUIRED:
+            headers.require(FIELDS[name])
+        return cls(**{name: field.read(raw[field.name]) for name, field in _ROWS.items() if field.name in raw})
+
+    def headers(self) -> dict[str, Any]:
+        """What the producer says of a slot in headers, by attribute name of the table."""
+        return {name: getattr(self, name) for name in _ROWS}
+
+
+_REQUIRED = ("group", "group_size", "member")
+_ROWS = {row.name: FIELDS[row.name] for row in fields(Slot)}
+"""A slot's fields are rows of the table of headers, by the same names."""

@@ -195,6 +195,7 @@ BAD_INPUTS: tuple[BadInput, ...] = (
     _header("header-not-a-number", Reason.HEADER_MALFORMED, member=b"one"),
     _header("header-number-huge", Reason.HEADER_MALFORMED, tokens=b"9" * 40),
     _header("header-other-cloudevents", Reason.HEADER_MALFORMED, spec_version=b"0.3"),
+    _header("id-of-another-record", Reason.HEADER_MALFORMED, id=b"rollout-17"),
     _header("schema-newer", Reason.SCHEMA_NEWER, schema_version=b"999"),
     _header("type-unknown", Reason.TYPE_UNKNOWN, type=b"rollout.imagined"),
     _header("type-of-another-topic", Reason.TYPE_UNKNOWN, type=b"group.trained"),

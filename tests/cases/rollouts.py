@@ -44,6 +44,8 @@ def sound(group: str, member: int = 0, *, reward: float | None = 1.0, **slot: An
 
 def altered(trajectory: Trajectory, **columns: Any) -> Trajectory:
     """The same trajectory with other columns, by their name."""
-    kept = {name: getattr(trajectory, name) for name in ("token_ids", "logprobs", "mask", "segments", "nodes")}
+    kept: dict[str, Any] = {
+        name: getattr(trajectory, name) for name in ("token_ids", "logprobs", "mask", "segments", "nodes")
+    }
     changed = {name: np.asarray(column, kept[name].dtype) for name, column in columns.items()}
     return Trajectory(record_text=trajectory.record_text, columns=trajectory.columns, **(kept | changed))
