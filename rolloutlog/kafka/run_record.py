@@ -85,6 +85,7 @@ async def declare(connection: Connection, settings: Settings) -> RunRecord:
             async with writer.transaction() as transaction:
                 await transaction.send(settings_recorded(settings, source=SOURCE, now=now))
                 await transaction.send(run_declared(settings, source=SOURCE, now=now))
+        while found.declaration is None:  # readers see what was committed a moment after the commit returns
             found = await read_run(connection)
     compare(found, settings)
     return found
