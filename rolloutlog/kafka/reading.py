@@ -9,38 +9,37 @@ any more is an error and never a silent jump. Leaves out: consumer groups (`part
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
-from itertools import groupby
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
-from aiokafka import AIOKafkaClient, AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from rolloutlog.contract.errors import BrokerUnreachable, IndexMismatch, NotFound, OpenTransaction
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.topics import Names, Topic
-from rolloutlog.kafka.connection import Connection, Isolation
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.ends import Ends, ends, ends_at, ends_of, partition_counts
 from rolloutlog.kafka.failures import typed
 
+__all__ = [
+    "Ends",
+    "Tail",
+    "ends",
+    "ends_at",
+    "ends_of",
+    "event_of",
+    "open_transaction",
+    "partition_counts",
+    "read_one",
+    "read_to_end",
+    "stop_client",
+]
+
 POLL_MS = 500
-MAKE_TOPICS = "`rolloutlog topics create` makes the run's topics"
 SILENCE_S = 60.0
 """A read of what is known to be there gives up after so long without a record."""
-
-
-class Ends(NamedTuple):
-    """Offsets of a partition: of its first record, and one past its last stable and its last written one."""
-
-    first: int
-    stable: int
-    high: int
-
-    @property
-    def is_open(self) -> bool:
-        """True while a transaction is open below the end."""
-        return self.stable < self.high
 
 
 def event_of(record: ConsumerRecord, names: Names) -> Event:
@@ -49,55 +48,6 @@ def event_of(record: ConsumerRecord, names: Names) -> Event:
     return Event(
         names.bare(record.topic), record.partition, record.offset, record.timestamp, record.key, headers, record.value
     )
-
-
-async def partition_counts(connection: Connection, topics: Iterable[Topic]) -> dict[Topic, int]:
-    """How many partitions each topic has. Raises NotFound for one that isn't there."""
-    client = AIOKafkaClient(**connection.client_options)
-    try:
-        await client.bootstrap()
-        cluster = await client.fetch_all_metadata()
-    except (KafkaError, OSError) as error:
-        raise BrokerUnreachable(f"no Kafka broker answers at {connection.bootstrap_servers}: {error}") from error
-    finally:
-        await client.close()
-    counts: dict[Topic, int] = {}
-    for topic in topics:
-        numbers = cluster.partitions_for_topic(connection.names.topic(topic))
-        if not numbers:
-            raise NotFound(f"topic {connection.names.topic(topic)} isn't there", MAKE_TOPICS)
-        counts[topic] = len(numbers)
-    return counts
-
-
-async def ends(connection: Connection, topics: Iterable[Topic]) -> dict[tuple[Topic, int], Ends]:
-    """Ends of every partition of the topics, asked in the order given. Raises NotFound."""
-    counts = await partition_counts(connection, topics)
-    return await ends_at(connection, [(topic, number) for topic, count in counts.items() for number in range(count)])
-
-
-async def ends_at(connection: Connection, places: Iterable[tuple[Topic, int]]) -> dict[tuple[Topic, int], Ends]:
-    """Ends of these partitions, which must be there, topic after topic in the order given."""
-    found: dict[tuple[Topic, int], Ends] = {}
-    async with reader(connection) as committed, reader(connection, isolation="read_uncommitted") as written:
-        for topic, keys in groupby(places, key=lambda place: place[0]):
-            wanted = [TopicPartition(connection.names.topic(topic), number) for _, number in keys]
-            high = await written.end_offsets(wanted)
-            stable = await committed.end_offsets(wanted)
-            first = await committed.beginning_offsets(wanted)
-            for place in wanted:
-                # asked later, the stable end may lie above the written one by now
-                end = Ends(first[place], min(stable[place], high[place]), high[place])
-                found[topic, place.partition] = end
-    return found
-
-
-async def ends_of(connection: Connection, topic: Topic, partition: int) -> Ends:
-    """Ends of one partition. Raises NotFound."""
-    counts = await partition_counts(connection, [topic])
-    if not 0 <= partition < counts[topic]:
-        raise NotFound(f"topic {connection.names.topic(topic)} has no partition {partition}")
-    return (await ends_at(connection, [(topic, partition)]))[topic, partition]
 
 
 async def read_to_end(
@@ -165,7 +115,7 @@ class Tail:
 
     async def open(self) -> None:
         """Check the starts and begin to fetch."""
-        known = self._known or await ends(self._connection, dict.fromkeys(topic for topic, _ in self._starts))
+        known = self._known or await ends_at(self._connection, sorted(self._starts))
         for (topic, partition), start in self._starts.items():
             self._starts[topic, partition] = _valid_start(self._connection, topic, partition, start, known)
         await _start(self._connection, self._consumer)
@@ -237,19 +187,6 @@ class Tail:
 
     def _place(self, topic: Topic, partition: int) -> TopicPartition:
         return TopicPartition(self._connection.names.topic(topic), partition)
-
-
-@asynccontextmanager
-async def reader(
-    connection: Connection, *, isolation: Isolation = "read_committed"
-) -> AsyncGenerator[AIOKafkaConsumer]:
-    """A started consumer without a group, for questions about offsets and topics."""
-    consumer = connection.consumer(isolation=isolation)
-    await _start(connection, consumer)
-    try:
-        yield consumer
-    finally:
-        await stop_client(consumer)
 
 
 async def stop_client(client: Any) -> None:
