@@ -23,24 +23,10 @@ from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.soundness import check_trajectory
-from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.topics import TOPICS
 from rolloutlog.contract.vocabulary import EventType, RejectReason
 
-TOPIC_OF: dict[Topic, frozenset[EventType]] = {
-    Topic.ROLLOUTS: frozenset(
-        {
-            EventType.SEED_TAKEN,
-            EventType.ROLLOUT_COMPLETED,
-            EventType.ROLLOUT_ABORTED,
-            EventType.ROLLOUT_FAILED,
-            EventType.ROLLOUT_ANNOTATED,
-            EventType.GROUP_CANCELLED,
-        }
-    ),
-    Topic.SEEDS: frozenset({EventType.SEED_EMITTED, EventType.SEED_CANCELLED}),
-    Topic.GROUP_EVENTS: frozenset({EventType.MEMBER_EXPIRED, EventType.GROUP_TRAINED, EventType.GROUP_DROPPED}),
-}
-_TYPES = {topic: {str(known): known for known in types} for topic, types in TOPIC_OF.items()}
+_TYPES = {topic: {str(known): known for known in spec.types} for topic, spec in TOPICS.items()}
 MAX_GROUP = 1 << 20
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from rolloutlog.contract.vocabulary import EventType as T
+
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 RECORD_MARGIN = 4 * 1024
 """A record's headers, key and framing must fit below the topic's limit; the client refuses above limit - margin,
@@ -40,6 +42,7 @@ class TopicSpec:
     written_by: tuple[str, ...]
     read_by: tuple[str, ...]
     meaning: str
+    types: tuple[T, ...]
 
     def configs(self, max_message_bytes: int = MAX_MESSAGE_BYTES, retention_ms: int = KEEP_FOR_EVER) -> dict[str, str]:
         """Topic-level settings on the broker."""
@@ -63,36 +66,52 @@ TOPICS: dict[Topic, TopicSpec] = {
             Topic.ROLLOUTS, "group id", None, "delete",
             ("workers", "importers", "buffer"), ("buffer", "trainer", "replay", "audit"),
             "every attempt of every rollout, takes, annotations and cancellations",
+            (
+                T.SEED_TAKEN, T.ROLLOUT_COMPLETED, T.ROLLOUT_ABORTED,
+                T.ROLLOUT_FAILED, T.ROLLOUT_ANNOTATED, T.GROUP_CANCELLED,
+            ),
         ),
         TopicSpec(
             Topic.SEEDS, "group id", None, "delete",
             ("buffer", "feeder"), ("workers", "buffer", "feeder", "replay", "audit"),
             "the one queue of work for rollout workers",
+            (T.SEED_EMITTED, T.SEED_CANCELLED),
         ),
         TopicSpec(
             Topic.GROUP_EVENTS, "group id", None, "delete",
             ("trainer",), ("buffer", "feeder", "trainer", "audit"),
             "expired members, and what finally became of each group",
+            (T.MEMBER_EXPIRED, T.GROUP_TRAINED, T.GROUP_DROPPED),
         ),
         TopicSpec(
             Topic.ROLLOUT_INDEX, "event id", None, "compact,delete",
             ("buffer",), ("buffer", "replay", "audit"),
             "one small row per event that a shard took or emitted; the shard's changelog",
+            (
+                T.ROLLOUT_INDEXED, T.ANNOTATION_INDEXED, T.TAKE_INDEXED, T.CANCEL_INDEXED,
+                T.SEED_INDEXED, T.EXPIRY_INDEXED, T.FINAL_INDEXED, T.SHARD_STATE,
+            ),
         ),
         TopicSpec(
             Topic.POLICY_VERSIONS, "run id", 1, "delete",
             ("trainer", "importers"), ("workers", "feeder", "trainer", "audit"),
             "timelines, policies and checkpoints, in order",
+            (T.TIMELINE_STARTED, T.POLICY_IMPORTED, T.POLICY_PUBLISHED, T.CHECKPOINT_SAVED),
         ),
         TopicSpec(
             Topic.RUN, "name of the fact", 1, "compact",
             ("every service",), ("every service",),
             "what the run is: P, batch size, settings under their digest, cursors",
+            (
+                T.RUN_DECLARED, T.SETTINGS_RECORDED, T.CURSOR_MOVED,
+                T.MANIFEST_PINNED, T.SOURCE_DECLARED, T.AUDIT_SEALED,
+            ),
         ),
         TopicSpec(
             Topic.DEAD_LETTERS, "key of the bad record", 1, "delete",
             ("every consumer",), ("people", "audit"),
             "records that were rejected: reason, handle, headers and digest, not the value",
+            (T.RECORD_REJECTED,),
         ),
     )
 }  # fmt: skip

@@ -47,5 +47,5 @@ def altered(trajectory: Trajectory, **columns: Any) -> Trajectory:
     kept: dict[str, Any] = {
         name: getattr(trajectory, name) for name in ("token_ids", "logprobs", "mask", "segments", "nodes")
     }
-    changed = {name: np.asarray(column, kept[name].dtype) for name, column in columns.items()}
+    changed: dict[str, Any] = {name: np.asarray(column, kept[name].dtype) for name, column in columns.items()}
     return Trajectory(record_text=trajectory.record_text, columns=trajectory.columns, **(kept | changed))
