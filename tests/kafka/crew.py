@@ -1,0 +1,79 @@
+"""Worker processes of one group, and what chaos does to them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rolloutlog.kafka.connection import Connection
+
+ROOT = Path(__file__).parents[2]
+
+
+class Crew:
+    """`size` processes of tests/kafka/counting.py; those that die are replaced; all end with the block."""
+
+    def __init__(self, connection: Connection, size: int, session_ms: int, log: Path) -> None:
+        self._connection, self._size, self._session_ms = connection, size, session_ms
+        self._log = log
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        self.workers = [self._spawn() for _ in range(self._size)]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+
+    def kill(self, number: int) -> None:
+        """SIGKILL one and start another in its place."""
+        self.workers[number].kill()
+        self.workers[number].wait()
+        self.workers[number] = self._spawn()
+
+    async def freeze(self, number: int, seconds: float) -> None:
+        """SIGSTOP one, and SIGCONT when the group has given its partitions to others: then it is a zombie."""
+        worker = self.workers[number]
+        os.kill(worker.pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            os.kill(worker.pid, signal.SIGCONT)
+
+    async def fault(self, chance: random.Random) -> str:
+        """One fault, chosen by `chance`; says which."""
+        number = chance.randrange(self._size)
+        if chance.random() < 0.5:
+            self.kill(number)
+            return f"killed {number}"
+        await self.freeze(number, 1.5 * self._session_ms / 1000)
+        return f"froze {number}"
+
+    def stop(self) -> list[int]:
+        """SIGTERM to all; their exit codes."""
+        for worker in self.workers:
+            worker.terminate()
+        return [worker.wait(60) for worker in self.workers]
+
+    def check(self) -> None:
+        """Every worker lives."""
+        dead = [worker.returncode for worker in self.workers if worker.poll() is not None]
+        assert not dead, f"workers ended with {dead}: {self._log.read_text()[-4000:]}"
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.kafka.counting", self._connection.bootstrap_servers]
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [*command, self._connection.names.namespace, str(self._session_ms)], cwd=ROOT, stdout=log, stderr=log
+            )
