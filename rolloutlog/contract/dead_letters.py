@@ -42,21 +42,21 @@ def rejected_event(event: Event, rejected: Rejected, *, source: str, now: int) -
 
 
 def rejected_line(
-    raw: bytes, rejected: Rejected, *, path: str, line: int, byte: int, source: str, now: int, size: int | None = None
-) -> Outgoing:
+    rejected: Rejected, raw: bytes | None, *, digest: str, size: int, path: str, line: int, byte: int, source: str,
+    now: int,
+) -> Outgoing:  # fmt: skip
     """`record.rejected` for a line of a file that was imported; `line` counts from 1, `byte` from 0.
 
-    `size` is the line's length where `raw` isn't all of it.
+    `raw` is the line where it is at most `RAW_BYTES` long; `digest` and `size` are the line's in any case.
     """
-    digest = digest_of(raw)
     body = {
         "reason": rejected.reason,
         "detail": rejected.detail,
         "path": path,
         "line": line,
         "byte": byte,
-        "size": len(raw) if size is None else size,
-        "raw": raw.decode("utf-8", "backslashreplace") if len(raw) <= RAW_BYTES else None,
+        "size": size,
+        "raw": None if raw is None else raw.decode("utf-8", "backslashreplace"),
         "digest": digest,
     }
     made = outgoing(

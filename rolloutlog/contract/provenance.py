@@ -27,10 +27,14 @@ def derived(slot: Slot, status: Status, trajectory: Trajectory, digest: str) -> 
 
     Raises ValueError or TypeError where the record is malformed; `checks` looks at it first.
     """
+    return {"rollout": slot.rollout, **of_value(status, trajectory, digest)}
+
+
+def of_value(status: Status, trajectory: Trajectory, digest: str) -> dict[str, Any]:
+    """Header values that follow from status and value alone. Raises as `derived` does."""
     record = trajectory.record
     span = trajectory.policy_span
     return {
-        "rollout": slot.rollout,
         "status": status,
         "stop_condition": record.get("stop_condition") or None,
         "oldest_policy": span and span[0],
