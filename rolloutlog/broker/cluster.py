@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -26,7 +27,7 @@ from rolloutlog.broker.readiness import wait_ready
 from rolloutlog.broker.state import BrokerState, NodeState, ProcessState
 from rolloutlog.contract.errors import BrokerFailed
 
-START_PATIENCE = 60.0
+START_PATIENCE = 90.0
 STOP_PATIENCE = 15.0
 ORPHAN_PATIENCE = 5.0
 
@@ -70,7 +71,8 @@ class Cluster:
                 list(pool.map(self._end, nodes, repeat(patience)))
             for node in nodes:
                 state = state.with_process(node.id, None)
-            self.folder.write(state)
+            with suppress(BrokerFailed):  # a full disk: the dead are known as such without it
+                self.folder.write(state)
 
     def check(self) -> None:
         """Raise BrokerFailed, saying why, when a node that was started doesn't run any more."""

@@ -59,6 +59,11 @@ class EmbeddedKafka:
         """What a Kafka client wants: `host:port`, separated by commas."""
         return self.state.bootstrap_servers
 
+    @property
+    def data_dir(self) -> Path:
+        """The folder that its data lie in."""
+        return self._running().folder.path.parent
+
     def open(self) -> Self:
         """Start, and wait until it is ready (3.5 s; 12 s the first time on a machine)."""
         if self._data_dir is None:

@@ -9,7 +9,6 @@ replaced whole. Leaves out: the files of a node (`node_folder`).
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,11 +72,11 @@ class BrokerFolder:
             ) from error
 
     def write(self, state: BrokerState) -> None:
-        """Replace the state file."""
+        """Replace the state file; only for the holder of the lock."""
+        new = self.state_file.with_suffix(".new")
         try:
-            with tempfile.NamedTemporaryFile("w", dir=self.path, delete=False, suffix=".tmp") as file:
-                file.write(state.model_dump_json(indent=2))
-            os.replace(file.name, self.state_file)
+            new.write_text(state.model_dump_json(indent=2))
+            new.replace(self.state_file)
         except OSError as error:
             raise unwritable(self.state_file, error) from error
 

@@ -78,8 +78,8 @@ def fetch(
     wanted = lock_file() if wanted is None else wanted
     folder = (cache_dir() if cache is None else cache) / "jars"
     paths = {jar: folder / jar.filename for jar in wanted}
-    if not all(jar.is_good(path) for jar, path in paths.items()):
-        with _explained(folder):
+    with _explained(folder):
+        if not all(jar.is_good(path) for jar, path in paths.items()):
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder / ".lock"):
                 _fetch_missing(paths, folder, on_progress)

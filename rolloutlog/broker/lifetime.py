@@ -85,9 +85,9 @@ class Owned:
         return process is not None and process.pid in self._children
 
     def release(self, process: ProcessState | None) -> None:
-        """Reap the process and dismiss its watching shell."""
+        """Reap the process, which has ended or must, and dismiss its watching shell."""
         if process and (child := self._children.pop(process.pid, None)):
-            child.wait()
+            child.kill()
             child.communicate(b"dismissed\n")
 
     def close(self) -> None:

@@ -38,11 +38,15 @@ def identify(pid: int) -> ProcessState | None:
 def is_alive(process: ProcessState | None, marker: str) -> bool:
     """Whether that process still runs and has `marker` in its command line."""
     found = process and _lookup(process.pid)
-    if not found:
+    if not process or not found:
         return False
     psutil = _psutil()
     try:
-        return marker in found.cmdline() and found.status() != psutil.STATUS_ZOMBIE
+        if found.status() == psutil.STATUS_ZOMBIE:
+            return False
+        words = found.cmdline()
+        # in the moment in which a process becomes another program it has no command line
+        return marker in words if words else is_same(process)
     except psutil.Error:
         return False
 
