@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names
-from rolloutlog.kafka.properties import Security, read_security
+from rolloutlog.kafka.properties import Security, read_properties, security_of
 
 CLIENT_ID = "rolloutlog"
 BATCH_BYTES = 1024 * 1024
@@ -102,11 +102,11 @@ class Connection:
 
 def connection_of(settings: Settings) -> Connection:
     """The connection that the settings describe, untried. Raises BrokerUnreachable where they name no broker."""
-    servers = settings.bootstrap_servers
+    properties = read_properties(settings.command_config)
+    servers = settings.bootstrap_servers or properties.get("bootstrap.servers")
     if not servers:
         raise BrokerUnreachable("no bootstrap servers are set")
-    security = read_security(settings.command_config)
-    return Connection(servers, Names(settings.namespace), security, settings.topics.max_message_bytes)
+    return Connection(servers, Names(settings.namespace), security_of(properties), settings.topics.max_message_bytes)
 
 
 async def connect(settings: Settings) -> Connection:

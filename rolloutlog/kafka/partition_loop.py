@@ -101,7 +101,7 @@ class PartitionLoop:
     def _assigned(self, numbers: frozenset[int]) -> None:
         if self._closing:
             return
-        log.info("%s owns partitions %s", self._options.role, sorted(numbers))
+        log.info("owns partitions %s of %s", sorted(numbers), self._connection.names.group(self._options.role))
         self._settled = True
         for number in sorted(numbers):
             self._owners[number] = OwnedPartition(

@@ -1,18 +1,140 @@
 """Security settings from a Java `client.properties`, the file that Kafka's own tools take with `--command-config`.
 
-Guarantees: what the file says about SASL and TLS becomes what our clients take; a key that we don't know is refused
-with the nearest one, so a misspelt setting never turns security off. Leaves out: keystores in Java's own formats (JKS,
-PKCS12): PEM files, or PEM text, take their place.
+Guarantees: what the file says about SASL and TLS becomes what our clients take, or is refused; a key that we don't know
+is refused with the nearest one, so a misspelt setting never turns security off. Keys that only tune Java's clients are
+ignored (`IGNORED`). Leaves out: Kerberos and OAuth, and keystores in Java's own formats: PEM takes their place.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
+import ssl
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from rolloutlog.contract.errors import SettingsError
+
 Security = Mapping[str, Any]
+Properties = Mapping[str, str]
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+KNOWN = frozenset({
+    "bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.jaas.config",
+    "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates",
+    "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key",
+    "ssl.key.password", "ssl.endpoint.identification.algorithm",
+})  # fmt: skip
+IGNORED = frozenset({
+    "acks", "auto.offset.reset", "batch.size", "client.dns.lookup", "client.id", "compression.type",
+    "connections.max.idle.ms", "default.api.timeout.ms", "enable.auto.commit", "enable.idempotence", "group.id",
+    "isolation.level", "linger.ms", "max.poll.interval.ms", "metadata.max.age.ms", "reconnect.backoff.ms",
+    "request.timeout.ms", "retries", "retry.backoff.ms", "session.timeout.ms",
+})  # fmt: skip
+"""Keys of Java's clients that say nothing of security; ours are set as the design needs them."""
+JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
-def read_security(path: str | None) -> Security:
-    """What our clients take, of a file; nothing for none."""
-    return {}
+def read_properties(path: str | None) -> Properties:
+    """The keys of a file; nothing for none. Raises SettingsError for a file that can't be read or an unknown key."""
+    if path is None:
+        return {}
+    try:
+        found = parse(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"command_config {path} can't be read: {error}") from error
+    for key in found:
+        if key not in KNOWN | IGNORED:
+            near = difflib.get_close_matches(key, KNOWN, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(sorted(KNOWN))}"
+            raise SettingsError(f"{path} has the key {key}, which isn't known", hint)
+    return found
+
+
+def security_of(properties: Properties) -> Security:
+    """What our clients take. Raises SettingsError for values that aren't supported, or that lack something."""
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in PROTOCOLS:
+        raise SettingsError(f"security.protocol {protocol} isn't one of {', '.join(PROTOCOLS)}")
+    options: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.startswith("SASL"):
+        options |= _sasl(properties)
+    if protocol.endswith("SSL"):
+        options["ssl_context"] = _tls(properties)
+    return options if protocol != "PLAINTEXT" else {}
+
+
+def parse(text: str) -> Properties:
+    """Keys and values of Java's format: comments, `=` or `:` or a space between, lines that go on after a backslash."""
+    found: dict[str, str] = {}
+    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", text)
+    for line in joined.splitlines():
+        entry = re.match(r"\s*([^#!\s:=](?:\\.|[^\\\s:=])*)\s*[:=]?\s*(.*)$", line)
+        if entry is not None:
+            found[_unescaped(entry[1])] = _unescaped(entry[2].rstrip())
+    return found
+
+
+def _unescaped(text: str) -> str:
+    plain = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+    return re.sub(
+        r"\\(u[0-9a-fA-F]{4}|.)",
+        lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else plain.get(found[1], found[1]),
+        text,
+    )
+
+
+def _sasl(properties: Properties) -> dict[str, Any]:
+    mechanism = properties.get("sasl.mechanism", "")
+    if mechanism not in MECHANISMS:
+        raise SettingsError(f"sasl.mechanism {mechanism or '(none)'} isn't one of {', '.join(MECHANISMS)}")
+    options = {
+        found[1]: re.sub(r"\\(.)", r"\1", next(text for text in found.groups()[1:] if text is not None))
+        for found in JAAS_OPTION.finditer(properties.get("sasl.jaas.config", ""))
+    }
+    if not {"username", "password"} <= options.keys():
+        raise SettingsError('sasl.jaas.config lacks username="..." or password="..."')
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": options["username"],
+        "sasl_plain_password": options["password"],
+    }
+
+
+def _tls(properties: Properties) -> ssl.SSLContext:
+    for store in ("truststore", "keystore"):
+        kind = properties.get(f"ssl.{store}.type", "PEM" if f"ssl.{store}.location" not in properties else "JKS")
+        if kind.upper() != "PEM":
+            raise SettingsError(
+                f"ssl.{store}.type {kind} can't be read outside Java",
+                f"convert it to PEM and set ssl.{store}.type=PEM; `keytool -exportcert -rfc` prints a certificate",
+            )
+    try:
+        context = ssl.create_default_context(
+            cafile=properties.get("ssl.truststore.location"), cadata=properties.get("ssl.truststore.certificates")
+        )
+        _load_own_certificate(context, properties)
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        raise SettingsError(f"the certificates of command_config can't be used: {error}") from error
+    if properties.get("ssl.endpoint.identification.algorithm", "https") == "":
+        context.check_hostname = False
+    return context
+
+
+def _load_own_certificate(context: ssl.SSLContext, properties: Properties) -> None:
+    password = properties.get("ssl.key.password", "")
+    if (location := properties.get("ssl.keystore.location")) is not None:
+        context.load_cert_chain(location, password=password)
+        return
+    key, chain = properties.get("ssl.keystore.key"), properties.get("ssl.keystore.certificate.chain")
+    if key is None and chain is None:
+        return
+    if key is None or chain is None:
+        raise ValueError("ssl.keystore.key and ssl.keystore.certificate.chain need one another")
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by us alone; ssl reads files only
+        file.write(f"{key}\n{chain}\n")
+        file.flush()
+        context.load_cert_chain(file.name, password=password)

@@ -101,6 +101,6 @@ async def work(bootstrap: str, namespace: str, session_ms: int) -> None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(process)d %(message)s")
     quiet_clients()
     asyncio.run(work(sys.argv[1], sys.argv[2], int(sys.argv[3])))

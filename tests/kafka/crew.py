@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -61,7 +62,11 @@ class Crew:
         return f"froze {number}"
 
     def stop(self) -> list[int]:
-        """SIGTERM to all; their exit codes."""
+        """SIGTERM to all, once each has joined; their exit codes."""
+        deadline = time.monotonic() + 30
+        while not all(f"{worker.pid} owns" in self._log.read_text() for worker in self.workers):
+            assert time.monotonic() < deadline, "a worker never joined"
+            time.sleep(0.1)
         for worker in self.workers:
             worker.terminate()
         return [worker.wait(60) for worker in self.workers]
