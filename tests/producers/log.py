@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from rolloutlog.contract.events import Event
+from rolloutlog.contract.seeds import Seed, seed_event
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.contract.vocabulary import EventType, SeedKind
 from rolloutlog.kafka.connection import connection_of
 from rolloutlog.kafka.reading import partition_counts, read_to_end
+from rolloutlog.kafka.writing import Writer
+from rolloutlog.producers.clock import now_ms
 
 
 async def everything(settings: Settings, topic: Topic = Topic.ROLLOUTS, kind: EventType | None = None) -> list[Event]:
@@ -37,3 +41,16 @@ async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 3
         if time.monotonic() > deadline:
             raise AssertionError(f"didn't hold within {within_s} s")
         await asyncio.sleep(0.05)
+
+
+async def emit(settings: Settings, *seeds: Seed) -> None:
+    """Put seeds on the log, as the buffer and the feeder do."""
+    async with Writer(connection_of(settings)) as writer:
+        for seed in seeds:
+            await writer.send(seed_event(seed, source="/tests", now=now_ms()))
+
+
+def seed_of(name: str, group_size: int = 2, **facts: Any) -> Seed:
+    """A fresh seed of that name, for a group of the same name."""
+    given: dict[str, Any] = {"kind": SeedKind.FRESH, "env": "sums", "task": {"prompt": f"{name}?"}}
+    return Seed(id=f"seed-{name}", group=name, group_size=group_size, **(given | facts))

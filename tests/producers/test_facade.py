@@ -28,7 +28,7 @@ def on_the_log(settings: Settings) -> list[Event]:
     return asyncio.run(everything(settings))
 
 
-def ids(settings: Settings) -> list[str | None]:
+def ids(settings: Settings) -> list[str]:
     return sorted(event.headers.id for event in on_the_log(settings) if event.headers.id)
 
 

@@ -183,7 +183,8 @@ def test_a_record_is_either_refused_or_read_back_as_it_was(
 
 def test_small_events_are_checked_as_well() -> None:
     slot = sound("g").slot
-    for facts in ({"reward": float("nan")}, {"reward": "high"}, {"reward": True}, {"task": object()}, {1: 2}):
+    bad: list[Any] = [{"reward": float("nan")}, {"reward": "high"}, {"reward": True}, {"task": object()}, {1: 2}]
+    for facts in bad:
         with pytest.raises(InvalidRecord):
             note_of(lambda facts=facts: annotation_event(slot, finite(facts), source=SOURCE, now=NOW), read_annotation)
     with pytest.raises(InvalidRecord):
@@ -191,7 +192,8 @@ def test_small_events_are_checked_as_well() -> None:
             lambda: annotation_event(replace(slot, member=2), {}, source=SOURCE, now=NOW),
             read_annotation,
         )
-    for members in ([2], [-1], ["0"], [0, True]):
+    nobody: list[Any] = [[2], [-1], ["0"], [0, True]]
+    for members in nobody:
         with pytest.raises(InvalidRecord):
             note_of(
                 lambda members=members: cancelled_event(

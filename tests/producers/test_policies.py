@@ -1,0 +1,123 @@
+"""Publishing policies, and following them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rolloutlog.contract.errors import Fenced, InvalidRecord, NotOpen, Starved, UnknownPolicy
+from rolloutlog.contract.policies import Fork, Policy
+from rolloutlog.contract.policy_events import policy_imported
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.connection import connection_of
+from rolloutlog.kafka.writing import Writer
+from rolloutlog.producers.clock import now_ms
+from rolloutlog.producers.follower import PolicyFollower
+from rolloutlog.producers.policies import PolicyPublisher, read_history
+from tests.producers.log import everything
+
+pytestmark = pytest.mark.broker
+
+
+def test_a_first_start_publishes_version_0_in_the_same_transaction(settings: Settings) -> None:
+    """Design 4: timeline.started without a parent, and version 0, together."""
+
+    async def body() -> None:
+        async with PolicyPublisher(settings, uri="s3://w/0", digest="d0") as policies:
+            assert policies.current == Policy(0, 0)
+            assert await policies.publish(1, uri="s3://w/1") == Policy(0, 1)
+        events = await everything(settings, Topic.POLICY_VERSIONS)
+        assert [event.headers.type for event in events] == ["timeline.started", "policy.published", "policy.published"]
+        assert events[1].offset == events[0].offset + 1  # a marker would lie between two transactions
+        assert {event.key for event in events} == {settings.run_id.encode()}
+        history = await read_history(connection_of(settings))
+        assert history.current == Policy(0, 1)
+        assert history.forks == {0: Fork(None, 0)}
+
+    asyncio.run(body())
+
+
+def test_versions_rise(settings: Settings) -> None:
+    async def body() -> None:
+        async with PolicyPublisher(settings) as policies:
+            await policies.publish(4)
+            for version in (4, 3, 0, -1):
+                with pytest.raises(InvalidRecord, match="after 0:4"):
+                    await policies.publish(version)
+            assert await policies.publish(5) == Policy(0, 5)
+        with pytest.raises(NotOpen):
+            await policies.publish(6)
+
+    asyncio.run(body())
+
+
+def test_a_resumed_life_forks_a_timeline(settings: Settings) -> None:
+    """Design 4: numbers are reused after a resume, so a policy is a pair."""
+
+    async def body() -> None:
+        async with PolicyPublisher(settings) as policies:
+            for version in (1, 2, 3):
+                await policies.publish(version)
+        async with PolicyPublisher(settings, resume=Policy(0, 2)) as policies:
+            assert policies.current == Policy(1, 2)
+            await policies.publish(3)
+        history = await read_history(connection_of(settings))
+        assert history.forks[1] == Fork(0, 2)
+        assert history.current == Policy(1, 3)
+        assert history.effective(Policy(0, 3)) == (2, True)
+        with pytest.raises(UnknownPolicy, match="0:9"):
+            async with PolicyPublisher(settings, resume=Policy(0, 9)):
+                pass
+
+    asyncio.run(body())
+
+
+def test_a_first_life_after_imported_policies_is_a_timeline_of_its_own(settings: Settings) -> None:
+    async def body() -> None:
+        async with Writer(connection_of(settings)) as writer:
+            await writer.send(policy_imported(Policy(0, 7), run="old", source="/import", now=now_ms()))
+        async with PolicyPublisher(settings) as policies:
+            assert policies.current == Policy(1, 0)
+
+    asyncio.run(body())
+
+
+def test_a_second_publisher_fences_the_first(settings: Settings) -> None:
+    """One trainer (design 8): the newer goes on, the older stops with a clear error and writes nothing."""
+
+    async def body() -> None:
+        async with PolicyPublisher(settings) as first:
+            async with PolicyPublisher(settings) as second:
+                with pytest.raises(Fenced, match="newer"):
+                    await first.publish(1)
+                assert await second.publish(1) == Policy(1, 1)
+            with pytest.raises(Fenced):
+                await first.publish(2)
+        history = await read_history(connection_of(settings))
+        assert history.published == {Policy(0, 0), Policy(1, 0), Policy(1, 1)}
+
+    asyncio.run(body())
+
+
+def test_a_follower_knows_the_past_and_sees_what_comes(settings: Settings) -> None:
+    async def body() -> None:
+        async with PolicyFollower(connection_of(settings)) as follower:
+            assert follower.current is None
+            with pytest.raises(Starved, match="0:9 wasn't published"):
+                await follower.wait(Policy(0, 9), timeout_s=0.1)
+            async with PolicyPublisher(settings) as policies:
+                await follower.wait()
+                assert follower.current == Policy(0, 0)
+                await policies.publish(1)
+                await follower.wait(Policy(0, 1))
+                assert follower.current == Policy(0, 1)
+                async with PolicyFollower(connection_of(settings)) as late:
+                    assert late.current == Policy(0, 1)
+                    assert late.history.knows(Policy(0, 0))
+            async with PolicyPublisher(settings, resume=Policy(0, 0)):
+                await follower.wait(Policy(1, 0))
+                assert follower.current == Policy(1, 0)
+
+    asyncio.run(body())

@@ -1,0 +1,264 @@
+"""The worker: takes seeds, makes their members, and says how each ended."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rolloutlog.contract.checks import read_headers, read_rollout
+from rolloutlog.contract.errors import RunMismatch, SettingsError
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.notices import read_cancelled
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.seeds import Ask, Seed, seed_cancelled_event
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.vocabulary import EventType, SeedKind, Status
+from rolloutlog.kafka.connection import connection_of
+from rolloutlog.kafka.writing import Writer
+from rolloutlog.producers.clock import now_ms
+from rolloutlog.producers.environment import load
+from rolloutlog.producers.policies import PolicyPublisher
+from rolloutlog.producers.producer import RolloutProducer
+from rolloutlog.producers.worker import Endings, run_worker
+from tests.cases.rollouts import sound
+from tests.producers.log import emit, everything, seed_of, until
+from tests.producers.sums import Digits, Sums
+
+ROOT = Path(__file__).parents[2]
+SESSION_MS = 1500
+DATA = {EventType.ROLLOUT_COMPLETED, EventType.ROLLOUT_ABORTED, EventType.ROLLOUT_FAILED}
+
+
+async def data(settings: Settings) -> list[Event]:
+    return [event for event in await everything(settings) if event.headers.type in DATA]
+
+
+async def work(
+    settings: Settings, environment: Sums, until_: Callable[[], bool] | int, *, concurrency: int = 8, grace_s: float = 5
+) -> Endings:
+    """Run a worker until that holds, or until so many data records are on the log; then drain it."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(
+        run_worker(
+            settings, environment, Digits(), concurrency=concurrency, name="w", grace_s=grace_s, stop=stop,
+            session_timeout_ms=SESSION_MS,
+        )
+    )  # fmt: skip
+
+    async def holds() -> bool:
+        if running.done():
+            running.result()
+        return len(await data(settings)) >= until_ if isinstance(until_, int) else until_()
+
+    try:
+        await until(holds)
+    finally:
+        stop.set()
+        endings = await running
+    return endings
+
+
+@pytest.mark.broker
+def test_a_worker_makes_every_member_of_a_seed_once(settings: Settings) -> None:
+    async def body() -> None:
+        async with PolicyPublisher(settings) as policies:
+            await policies.publish(3)
+            tasks = [{"sum": f"{n}+{n}?", "answer": str(2 * n)} for n in range(6)]
+            await emit(settings, *(seed_of(f"g{n}", group_size=3, task=task) for n, task in enumerate(tasks)))
+            environment = Sums()
+            endings = await work(settings, environment, 18, concurrency=4)
+        assert endings == {"completed": 18}
+        assert environment.most == 4
+        events = await data(settings)
+        assert Counter(event.headers.group for event in events) == {f"g{n}": 3 for n in range(6)}
+        for event in events:
+            read_headers(event, 3)
+            rollout = read_rollout(event)
+            assert (rollout.status, rollout.trajectory.reward) == (Status.COMPLETED, 1.0)
+            assert rollout.slot.origin_seed == f"seed-{rollout.slot.group}"
+            assert rollout.slot.run == settings.run_id
+            assert rollout.trajectory.policy_span == (Policy(0, 3), Policy(0, 3))
+            assert event.headers.source == environment_source(event)
+
+    asyncio.run(body())
+
+
+def environment_source(event: Event) -> str:
+    """Every record of a worker says which it was; names are unique per start."""
+    source = event.headers.source or ""
+    assert source.startswith("/workers/w-")
+    return source
+
+
+@pytest.mark.broker
+def test_a_second_run_repeats_nothing(settings: Settings) -> None:
+    async def body() -> None:
+        await emit(settings, seed_of("g"))
+        await work(settings, Sums(), 2)
+        again = Sums()
+        await emit(settings, seed_of("h"))
+        await work(settings, again, 4)
+        assert {dispatch.seed.group for dispatch in again.dispatched} == {"h"}
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+def test_whatever_an_environment_does_its_members_end(settings: Settings) -> None:
+    """Failed with the error; refused cancels the seed's members; a trajectory that breaks the contract is a failure."""
+
+    async def body() -> None:
+        await emit(settings, *(seed_of(act, task={"act": act}) for act in ("fail", "bad", "refuse")))
+        environment = Sums()
+
+        async def cancelled() -> bool:
+            return bool(await everything(settings, kind=EventType.GROUP_CANCELLED))
+
+        endings = await work(
+            settings, environment, lambda: len(environment.dispatched) >= 6 and not environment.running
+        )
+        assert await cancelled()
+        assert endings == {"failed": 4, "refused": 1, "dropped": 1}
+        by_group = {event.headers.group: read_rollout(event) for event in await data(settings)}
+        assert by_group.keys() == {"fail", "bad"}
+        (error,) = by_group["fail"].trajectory.record["errors"]
+        assert error == {"type": "RuntimeError", "message": "the sandbox is gone"}
+        (error,) = by_group["bad"].trajectory.record["errors"]
+        assert error["type"] == "InvalidRecord"
+        assert "segments" in error["message"]
+        (event,) = await everything(settings, kind=EventType.GROUP_CANCELLED)
+        assert (event.headers.group, event.headers.reason) == ("refuse", "refused")
+        assert read_cancelled(event).members == (0, 1)
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+def test_a_stop_gives_back_what_runs_with_its_prefix_and_what_waits_without(settings: Settings) -> None:
+    async def body() -> None:
+        await emit(settings, seed_of("g", group_size=4, task={"act": "wait"}))
+        environment = Sums()
+        endings = await work(settings, environment, lambda: environment.running == 2, concurrency=2, grace_s=0.1)
+        assert endings == {"aborted": 4}
+        rollouts = [read_rollout(event) for event in await data(settings)]
+        assert {rollout.status for rollout in rollouts} == {Status.ABORTED}
+        assert {rollout.slot.member for rollout in rollouts} == {0, 1, 2, 3}
+        assert sorted(len(rollout.trajectory.token_ids) for rollout in rollouts) == [0, 0, 4, 4]
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+def test_a_stop_lets_what_runs_finish_within_its_grace(settings: Settings) -> None:
+    async def body() -> None:
+        await emit(settings, seed_of("g", task={"act": "brief"}))
+        environment = Sums()
+        endings = await work(settings, environment, lambda: environment.running == 2)
+        assert endings == {"completed": 2}
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+def test_a_cancelled_seed_is_dropped_and_nothing_is_written(settings: Settings) -> None:
+    async def body() -> None:
+        await emit(settings, seed_of("g", task={"act": "hang"}), seed_of("h"))
+        environment = Sums()
+        cancel = seed_cancelled_event(
+            seed="seed-g", group="g", group_size=2, reason="attempts", source="/tests", now=now_ms()
+        )
+
+        async def soon() -> None:
+            await until(lambda: environment.running == 2)
+            async with Writer(connection_of(settings)) as writer:
+                await writer.send(cancel)
+
+        cancelling = asyncio.create_task(soon())
+        done = asyncio.Event()
+
+        def ended() -> bool:
+            if cancelling.done() and not environment.running and len(environment.dispatched) == 4:
+                done.set()
+            return done.is_set()
+
+        endings = await work(settings, environment, ended)
+        await cancelling
+        assert endings == {"completed": 2, "dropped": 2}
+        assert {event.headers.group for event in await data(settings)} == {"h"}
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+def test_a_resume_seed_brings_the_prefix(settings: Settings) -> None:
+    """Design 6: the engine gets token ids, never re-rendered text."""
+
+    async def body() -> None:
+        async with RolloutProducer(settings) as producer:
+            aborted = await producer.abort(sound("g").slot, sound("g").trajectory)
+        seed = Seed(
+            id="resume", kind=SeedKind.RESUME, group="g", group_size=2, env="sums", asks=[Ask(member=0, attempt=2)],
+            origin_seed="seed-g", origin_offset=17, prefix=str(aborted.handle),
+        )  # fmt: skip
+        await emit(settings, seed)
+        environment = Sums()
+        await work(settings, environment, 2)
+        (dispatch,) = environment.dispatched
+        assert dispatch.prefix == read_rollout(next(iter(await data(settings)))).trajectory
+        (completed,) = (event for event in await data(settings) if event.headers.status == "completed")
+        slot = read_rollout(completed).slot
+        assert (slot.attempt, slot.origin_seed, slot.origin_offset) == (2, "seed-g", 17)
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+def test_sigterm_drains_a_worker(settings: Settings) -> None:
+    """Design 11: SIGTERM drains and exits 0; running members finish, and no seed is left to a lease."""
+    program = f"""
+        import asyncio
+        from rolloutlog.contract.settings import Settings
+        from rolloutlog.producers.environment import load
+        from rolloutlog.producers.worker import run_worker
+
+        settings = Settings.model_validate_json({settings.model_dump_json(exclude_unset=True)!r})
+        print(dict(asyncio.run(run_worker(settings, load("tests.producers.sums:Sums"), grace_s=0.2))))
+    """
+
+    async def body() -> None:
+        await emit(settings, seed_of("g", task={"act": "wait"}))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", textwrap.dedent(program), cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+
+        async def taken() -> bool:
+            return bool(await everything(settings, kind=EventType.SEED_TAKEN))
+
+        await until(taken)
+        process.send_signal(signal.SIGTERM)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        assert (process.returncode, err.decode(), out.decode()) == (0, "", "{'aborted': 2}\n")
+        assert {read_rollout(event).status for event in await data(settings)} == {Status.ABORTED}
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+def test_a_worker_of_no_run_says_so(undeclared: Settings) -> None:
+    with pytest.raises(RunMismatch):
+        asyncio.run(run_worker(undeclared, Sums()))
+
+
+def test_an_environment_is_named_by_module_and_attribute() -> None:
+    assert type(load("tests.producers.sums:Sums")).__name__ == "Sums"
+    for path in ("tests.producers.sums", "tests.producers.sums:Nothing", "no.such.module:x", "", ":x"):
+        with pytest.raises(SettingsError, match=path.partition(":")[0]):
+            load(path)
