@@ -201,6 +201,9 @@ async def stop_client(client: Any) -> None:
 async def _start(connection: Connection, consumer: AIOKafkaConsumer) -> None:
     try:
         await consumer.start()
+    except asyncio.CancelledError:
+        await stop_client(consumer)
+        raise
     except (KafkaError, OSError) as error:
         await stop_client(consumer)
         raise BrokerUnreachable(f"no Kafka broker answers at {connection.bootstrap_servers}: {error}") from error

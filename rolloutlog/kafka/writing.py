@@ -252,4 +252,7 @@ async def _started(connection: Connection, producer: AIOKafkaProducer) -> AIOKaf
     except (KafkaError, OSError) as error:
         await stop_producer(producer)
         raise typed(error, connection) from error
+    except BaseException:
+        await stop_producer(producer)
+        raise
     return producer
