@@ -7,9 +7,55 @@ and trainer.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
 
-def __getattr__(name: str) -> str:
-    """Read `__version__` from the installed distribution, only when somebody asks for it."""
+if TYPE_CHECKING:
+    from rolloutlog.broker import EmbeddedKafka
+    from rolloutlog.contract.node import Node
+    from rolloutlog.contract.policies import Policy
+    from rolloutlog.contract.rollout import Rollout
+    from rolloutlog.contract.settings import Settings
+    from rolloutlog.contract.slot import Slot
+    from rolloutlog.contract.trajectory import Trajectory
+    from rolloutlog.producers.facade import SyncRolloutProducer
+    from rolloutlog.producers.policies import PolicyPublisher
+    from rolloutlog.producers.producer import RolloutProducer
+    from rolloutlog.trainer.stream import GroupStream
+
+_HOME = {
+    "EmbeddedKafka": "rolloutlog.broker",
+    "GroupStream": "rolloutlog.trainer.stream",
+    "Node": "rolloutlog.contract.node",
+    "Policy": "rolloutlog.contract.policies",
+    "PolicyPublisher": "rolloutlog.producers.policies",
+    "Rollout": "rolloutlog.contract.rollout",
+    "RolloutProducer": "rolloutlog.producers.producer",
+    "Settings": "rolloutlog.contract.settings",
+    "Slot": "rolloutlog.contract.slot",
+    "SyncRolloutProducer": "rolloutlog.producers.facade",
+    "Trajectory": "rolloutlog.contract.trajectory",
+}
+
+__all__ = [
+    "EmbeddedKafka",
+    "GroupStream",
+    "Node",
+    "Policy",
+    "PolicyPublisher",
+    "Rollout",
+    "RolloutProducer",
+    "Settings",
+    "Slot",
+    "SyncRolloutProducer",
+    "Trajectory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its room; read `__version__` from the installed distribution."""
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
     if name == "__version__":
         from importlib.metadata import version
 

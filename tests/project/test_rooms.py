@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import rolloutlog
+
 ROOMS = ("contract", "kafka", "broker", "cli", "producers", "consumers", "buffer", "trainer")
 
 
@@ -41,3 +43,9 @@ def test_the_package_is_typed() -> None:
     package = importlib.import_module("rolloutlog").__file__
     assert package is not None
     assert (Path(package).parent / "py.typed").is_file()
+
+
+def test_every_public_name_loads() -> None:
+    assert set(rolloutlog.__all__) == set(rolloutlog._HOME)
+    for name in rolloutlog.__all__:
+        assert getattr(rolloutlog, name).__name__ == name
