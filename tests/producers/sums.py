@@ -60,10 +60,10 @@ class Sums:
         prompt = await engine.render([question])
         await self._act(str(task.get("act", "")), dispatch, prompt)
         sample = await engine.sample(prompt)
-        segments = [(*(dispatch.policy or (0, 0)), 0)]
+        timeline, version = dispatch.policy or (0, 0)
         answer = Node(
             message={"role": "assistant", "content": sample.text}, parent=0, sampled=True, token_ids=sample.token_ids,
-            mask=np.ones(len(sample.token_ids), np.uint8), logprobs=sample.logprobs, segments=segments,
+            mask=np.ones(len(sample.token_ids), np.uint8), logprobs=sample.logprobs, segments=[(timeline, version, 0)],
         )  # fmt: skip
         nodes = [Node(message=question, token_ids=prompt, mask=[0] * len(prompt)), answer]
         if task.get("act") == "bad":
