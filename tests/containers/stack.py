@@ -1,0 +1,90 @@
+"""A stack of compose.yaml that a test owns: its own project, port, volumes and folder of runs.
+
+Guarantees: nothing of another project is touched, and `remove` leaves no container, network, volume or image behind.
+Leaves out: waiting for what the services do (`deadline`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from rolloutlog.broker.ports import free_ports
+
+ROOT = Path(__file__).parents[2]
+STARTS_S = 180
+BUILDS_S = 300
+STOPS_S = 120
+ANSWERS_S = 60
+
+
+@dataclass(slots=True)
+class Stack:
+    """One project of compose. `runs` is the folder that the importer sees as /runs."""
+
+    runs: Path
+    project: str = field(default_factory=lambda: f"rolloutlog-test-{secrets.token_hex(4)}")
+    port: int = field(default_factory=lambda: free_ports(1)[0])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What compose.yaml and the command line read; none of the caller's own settings."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ROLLOUTLOG_")}
+        return kept | {
+            "COMPOSE_PROJECT_NAME": self.project,
+            "KAFKA_PORT": str(self.port),
+            "RUNS": str(self.runs),
+            "SERVICES_IMAGE": f"rolloutlog-services:{self.project}",
+        }
+
+    def build(self) -> None:
+        """The image of the services."""
+        self.compose("build", "topics", timeout_s=BUILDS_S)
+
+    def up(self, *more: str) -> None:
+        """Start what isn't running; returns once Kafka serves and the topics are there."""
+        self.compose("up", "--detach", *more, timeout_s=STARTS_S)
+
+    def down(self) -> None:
+        """Stop and remove the containers; the volumes stay."""
+        self.compose("down", timeout_s=STOPS_S)
+
+    def remove(self) -> None:
+        """Everything of this project goes, the data too."""
+        self.compose("--profile", "*", "down", "--volumes", "--remove-orphans", timeout_s=STOPS_S)
+        run("docker", "image", "rm", "--force", self.environment["SERVICES_IMAGE"], timeout_s=STOPS_S)
+
+    def containers(self, service: str) -> list[str]:
+        """Ids of the running containers of a service."""
+        return self.compose("ps", "--quiet", service).split()
+
+    def rolloutlog(self, *command: str) -> list[Any]:
+        """What the command line on this machine prints with --json, over the published port."""
+        program = str(Path(sys.executable).with_name("rolloutlog"))
+        text = run(
+            program, *command, "--json", "-b", f"localhost:{self.port}", environment=self.environment, folder=self.runs
+        )
+        return [orjson.loads(line) for line in text.splitlines()]
+
+    def compose(self, *arguments: str, timeout_s: float = ANSWERS_S) -> str:
+        """What `docker compose` prints; fails with what it says."""
+        return run("docker", "compose", *arguments, environment=self.environment, folder=ROOT, timeout_s=timeout_s)
+
+
+def run(
+    *command: str, environment: dict[str, str] | None = None, folder: Path = ROOT, timeout_s: float = ANSWERS_S
+) -> str:
+    """Output of a program that must succeed in time."""
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+    if done.returncode:
+        raise AssertionError(f"{' '.join(command)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
