@@ -68,12 +68,12 @@ def test_a_second_owner_of_the_folder_is_refused(broker: EmbeddedKafka) -> None:
     assert process_of(broker.state).is_running()
 
 
-def test_an_error_of_the_block_says_that_the_broker_died(broker: EmbeddedKafka) -> None:
-    """Clients only see it gone."""
+def test_a_node_that_dies_by_itself_is_told_with_the_reason(broker: EmbeddedKafka) -> None:
     process_of(broker.state).kill()
     with pytest.raises(BrokerFailed, match=r"node 1 of the broker stopped: it was killed"):
         wait_until_dead(broker)
     broker.start(1)
+    broker.check()
 
 
 def test_there_are_one_or_three_nodes(tmp_path: Path) -> None:
@@ -81,14 +81,26 @@ def test_there_are_one_or_three_nodes(tmp_path: Path) -> None:
         EmbeddedKafka(tmp_path, nodes=2).open()
 
 
-def test_it_serves_an_async_block_and_leaves_nothing_behind() -> None:
-    async def work() -> tuple[psutil.Process, Path]:
-        async with EmbeddedKafka() as own:
-            return process_of(own.state), own.data_dir
+def test_an_error_in_the_block_is_told_that_the_broker_died_and_nothing_is_left() -> None:
+    """Clients only see the broker gone, and would hide why."""
+    folders: list[Path] = []
 
-    process, folder = asyncio.run(work())
-    assert not process.is_running()
-    assert not folder.exists()
+    async def work() -> None:
+        async with EmbeddedKafka() as own:
+            folders.append(own.data_dir)
+            psutil.wait_procs([kill(own)], timeout=10)
+            raise ConnectionError("what a client says")
+
+    with pytest.raises(ConnectionError, match="what a client says") as failed:
+        asyncio.run(work())
+    assert failed.value.__notes__ == ["node 1 of the broker stopped: it was killed, or said nothing"]
+    assert not folders[0].exists()
+
+
+def kill(broker: EmbeddedKafka) -> psutil.Process:
+    process = process_of(broker.state)
+    process.kill()
+    return process
 
 
 def wait_until_dead(broker: EmbeddedKafka) -> None:
