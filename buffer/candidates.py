@@ -42,12 +42,16 @@ class Candidate:
 
 @dataclass(slots=True)
 class Source:
-    """A record that can be resumed. `reward` is the newest known; `notes` are the annotations that were folded."""
+    """A record that can be resumed. `reward` is the newest known; `notes` are the annotations that were folded.
+
+    `first_row` is the offset of its row on the index.
+    """
 
     row: RolloutRow
     candidates: list[Candidate]
     reward: float | None = None
     notes: set[str] = field(default_factory=set[str])
+    first_row: int | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)

@@ -24,24 +24,32 @@ EarlyNotes = dict[int, dict[int, Notes]]
 
 @dataclass(slots=True)
 class ClosedGroup:
-    """An ended group. `seen` holds member, attempt, status and digest of each good record; `mark` is the candidate that
-    its seed drew."""
+    """An ended group. `seen` holds member, attempt, status and digest of each good record, `seeds` the ids of its whole
+    seeds, `mark` the candidate that the first of them drew. `counted`: among the resolved underived groups."""
 
     kin: Kin
     shape: Shape | None = None
     seen: bytes = b""
     early: EarlyNotes = field(default_factory=EarlyNotes)
+    seeds: frozenset[str] = frozenset()
     mark: Mark | None = None
     refused: bool = False
+    counted: bool = False
 
     @classmethod
     def of(cls, opened: OpenGroup, partition: int) -> ClosedGroup:
         """Close a group."""
-        closed = cls(opened.kin, refused=opened.refused)
+        closed = cls(opened.kin, refused=opened.refused, counted=opened.counted)
+        closed.seeds = frozenset(seed for seed, asks in opened.seeds.items() if not asks)
         if opened.seed is not None:
-            closed.mark = mark_of(opened.seed, partition, refused=True)
+            closed.mark = mark_of(opened.seed, partition)
         closed.keep(opened.group)
         return closed
+
+    @property
+    def is_resolved_underived(self) -> bool:
+        """True if it counts for the ratio of derived groups."""
+        return self.kin.known is not None and self.kin.known.is_underived
 
     def group(self, group_id: str) -> Group:
         """The group as far as a new record must be judged."""

@@ -130,6 +130,8 @@ def _group_event(event: Event) -> Row:
     if said.group != group:
         raise Rejected(RejectReason.INCONSISTENT, f"the value is of group {said.group}, its key of {group}")
     if isinstance(said, MemberExpired):
+        if said.attempt < 1 or not 0 <= said.member < said.group_size:
+            raise Rejected(RejectReason.SHAPE, f"member {said.member} of {said.group_size}, attempt {said.attempt}")
         return ExpiryRow(event.offset, said.event_id, group, said.member, said.attempt)
     return FinalRow(event.offset, said.event_id, group, said.as_of, said.reason)
 

@@ -104,10 +104,10 @@ class Group:
             return _same(known, said, record.attempt)
         self.shape, self.members[index] = shape, member
         member.seen[record.attempt] = said
+        member.notes = {attempt: notes for attempt, notes in member.notes.items() if attempt >= max(member.seen)}
         if record.attempt < member.attempt:
             return Disposition.SUPERSEDED
         member.record = record
-        member.notes = {attempt: notes for attempt, notes in member.notes.items() if attempt >= record.attempt}
         return Disposition.TAKEN
 
     def reject(self, slot: Slot, rejected: Rejected) -> bool:
@@ -138,7 +138,7 @@ class Group:
         """`annotate` for a slot that is known by these numbers."""
         self._check_size(size)
         member = self.member(index)
-        if member.record is not None and attempt < member.record.attempt:
+        if member.seen and attempt < max(member.seen):
             return Disposition.SUPERSEDED
         notes = member.notes.setdefault(attempt, Notes())
         if event_id in notes.ids:

@@ -52,19 +52,21 @@ class Kin:
         """What counts."""
         return self.recorded or self.promised or self.hinted
 
-    def learn(self, row: RolloutRow) -> None:
-        """The first record says it."""
+    def learn(self, row: RolloutRow) -> bool:
+        """The first record says it; False if it was known."""
         said = Kinship(row.kind, row.derivation)
         if row.rejected:
-            self.hinted = self.hinted or said
+            news, self.hinted = self.hinted is None, self.hinted or said
         else:
-            self.recorded = self.recorded or said
+            news, self.recorded = self.recorded is None, self.recorded or said
+        return news
 
 
 @dataclass(slots=True)
 class OpenGroup:
     """One open group. `seeds` maps each seed of it to what it asks (nothing: all members), `seed` is the origin's text
-    without task and messages, `first_row` the lowest offset of its rows on the index."""
+    without task and messages, `first_row` the lowest offset of its rows on the index. `counted`: among the resolved
+    underived ones, `counted_derived`: among the open derived ones."""
 
     group: Group
     kin: Kin = field(default_factory=Kin)
@@ -74,12 +76,25 @@ class OpenGroup:
     takes: dict[str, Take] = field(default_factory=dict[str, Take])
     cancelled_seeds: set[str] = field(default_factory=set[str])
     refused: bool = False
-    first_row: int | None = None
+    counted: bool = False
+    counted_derived: bool = False
+    first_row: int | None = field(default=None, compare=False)
 
     @property
-    def is_resolved(self) -> bool:
-        """True once every member has its outcome."""
-        return self.group.resolved
+    def is_resolved_underived(self) -> bool:
+        """True if it counts for the ratio of derived groups."""
+        return self.kin.known is not None and self.kin.known.is_underived and self.group.resolved
+
+    @property
+    def is_derived(self) -> bool:
+        """True if it counts against the bound of open derived groups."""
+        promised = self.kin.promised
+        return promised is not None and promised.kind is RunKind.TRAIN and promised.derivation is not None
+
+    @property
+    def is_done_eval(self) -> bool:
+        """True for an eval group that is resolved: it gets no final event (design 6)."""
+        return self.kin.known is not None and self.kin.known.kind is RunKind.EVAL and self.group.resolved
 
     def emitted(self, seed: Seed, offset: int) -> Disposition:
         """Fold `seed.emitted`; the first origin seed is the group's."""

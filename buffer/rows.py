@@ -124,7 +124,9 @@ class FinalRow:
 
 @dataclass(slots=True, frozen=True)
 class StateRow:
-    """The shard row: next offset of each input, settings digest, and the lowest row offset that is still needed."""
+    """The shard row: next offset of each input, settings digest, the lowest row offset that a candidate or an open
+    group still needs, and the counts that rows below it would no longer give (resolved underived groups, derived
+    seeds)."""
 
     CODE: ClassVar[int] = 9
     TYPE: ClassVar[EventType] = EventType.SHARD_STATE
@@ -133,6 +135,9 @@ class StateRow:
     group_events: int
     settings: str
     needed: int
+    resolved: int
+    drawn: int
+    next_draw: int
 
     @property
     def key(self) -> str:

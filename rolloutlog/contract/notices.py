@@ -56,9 +56,10 @@ def read_cancelled(event: Event) -> Cancelled:
     if not 0 < size <= MAX_GROUP:
         raise Rejected(RejectReason.MEMBER_RANGE, f"a group of {size}")
     members: Any = body.get("members")
-    if not isinstance(members, list) or not all(_is_member(member, size) for member in cast("list[Any]", members)):
-        raise Rejected(RejectReason.SHAPE, f"`members` is a list of members of a group of {size}")
-    return Cancelled(tuple(sorted(set(cast("list[int]", members)))), str(body.get("reason", "")))
+    found = cast("list[Any]", members) if isinstance(members, list) else []
+    if not found or not all(_is_member(member, size) for member in found):
+        raise Rejected(RejectReason.SHAPE, f"`members` lists one or more members of a group of {size}")
+    return Cancelled(tuple(sorted(set(found))), str(body.get("reason", "")))
 
 
 def read_taken(event: Event) -> Taken:

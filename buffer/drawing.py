@@ -1,0 +1,94 @@
+"""Draws under way: chosen and not yet rendered, or emitted and not yet read back from `seeds` (design 6).
+
+Guarantees: draw `k` is a function of the fold at the offsets that it names, the settings, and the draws before `k`;
+seeds leave in the order of their numbers, so whoever reads `seeds` knows every draw before. A draw whose payload
+can't be had is void with all after it, and its number isn't used again. Leaves out: payloads and the clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from rolloutlog.buffer.candidates import Candidate, Source
+from rolloutlog.buffer.draws import allowed, pick, share
+from rolloutlog.buffer.fold import CandidateKey, Fold, key_of
+from rolloutlog.contract.seeds import Draw
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+
+
+@dataclass(slots=True, frozen=True)
+class Drawn:
+    """One draw; `earlier` counts the draws of its candidate before it."""
+
+    draw: Draw
+    source: Source
+    candidate: Candidate
+    earlier: int
+
+    @property
+    def key(self) -> CandidateKey:
+        """Which candidate it is."""
+        return key_of(self.source, self.candidate)
+
+
+@dataclass(slots=True)
+class Drawing:
+    """`queue` waits for payloads, oldest number first; `emitted` waits to be folded. Nothing is drawn before the moment
+    `not_before`, in seconds of the caller's clock."""
+
+    settings: Settings
+    digest: str
+    queue: list[Drawn] = field(default_factory=list[Drawn])
+    emitted: dict[int, CandidateKey] = field(default_factory=dict[int, CandidateKey])
+    next_number: int = 0
+    not_before: float = 0.0
+
+    def draw(self, fold: Fold) -> None:
+        """Draw as many as the bounds allow now."""
+        count = self._allowed(fold)
+        for _ in range(count):
+            live = fold.live(self._in_flight())
+            if not live:
+                return
+            self.queue.append(self._next(fold, live))
+
+    def _next(self, fold: Fold, live: list[tuple[Source, Candidate]]) -> Drawn:
+        number = max(fold.next_draw, self.next_number)
+        source, candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
+        at = fold.next_offsets
+        draw = Draw(
+            number=number, rollouts=at[Topic.ROLLOUTS], seeds=at[Topic.SEEDS], group_events=at[Topic.GROUP_EVENTS],
+            settings=self.digest,
+        )  # fmt: skip
+        self.next_number = number + 1
+        return Drawn(draw, source, candidate, candidate.draws + self._in_flight()[key_of(source, candidate)])
+
+    def _allowed(self, fold: Fold) -> int:
+        under_way = len(self.queue) + len(self.emitted)
+        trainer, partitions = self.settings.trainer, self.settings.topics.partitions
+        return allowed(
+            ratio=self.settings.buffer.ratio,
+            resolved=fold.resolved,
+            drawn=fold.drawn + under_way,
+            most_open=share(trainer.derived_open, partitions, fold.partition),
+            open_now=fold.open_derived + under_way,
+        )
+
+    def _in_flight(self) -> Counter[CandidateKey]:
+        return Counter([*self.emitted.values(), *(drawn.key for drawn in self.queue)])
+
+    def left(self, drawn: Drawn) -> None:
+        """The first of the queue was rendered and is emitted."""
+        self.queue.remove(drawn)
+        self.emitted[drawn.draw.number] = drawn.key
+
+    def void(self, again_at: float) -> None:
+        """The first of the queue can't be rendered: it and all after it are drawn anew later, with new numbers."""
+        self.queue.clear()
+        self.not_before = again_at
+
+    def folded(self, draw: Draw) -> None:
+        """A seed was read back."""
+        self.emitted.pop(draw.number, None)

@@ -1,0 +1,310 @@
+"""The fold of a shard: rows in, state out (design 6).
+
+Guarantees: the state is a function of the rows, so a restored shard equals the live one; and of the three input
+prefixes, never of how they interleave. Leaves out: reading events (`indexing`), what is emitted and when (`shard`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rolloutlog.buffer.candidates import Candidate, Mark, Pool, Source
+from rolloutlog.buffer.closed_group import ClosedGroup
+from rolloutlog.buffer.draws import pick_some
+from rolloutlog.buffer.member import Record
+from rolloutlog.buffer.membership import Disposition, End, Group
+from rolloutlog.buffer.open_group import REFUSED, Kinship, OpenGroup, mark_of, shape_of
+from rolloutlog.buffer.rollout_row import RolloutRow
+from rolloutlog.buffer.rows import (
+    AnnotationRow,
+    CancelRow,
+    ExpiryRow,
+    FinalRow,
+    Row,
+    SeedCancelRow,
+    SeedRow,
+    StateRow,
+    TakeRow,
+)
+from rolloutlog.buffer.selection import Skip, anchors_for, in_band
+from rolloutlog.contract.ids import rollout_id
+from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.settings import BufferSettings, DerivationSettings
+from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.contract.vocabulary import AnchorKind
+
+CandidateKey = tuple[int, str, int]
+"""Offset of the source, derivation, node."""
+
+
+def key_of(source: Source, candidate: Candidate) -> CandidateKey:
+    """Which candidate of the partition that is."""
+    return source.row.offset, candidate.derivation, candidate.point.node
+
+
+@dataclass(slots=True)
+class Fold:
+    """State of one partition. `next_offsets` are the input prefixes; `resolved` counts underived groups that are
+    resolved or ended, `drawn` derived seeds, `next_draw` is one above the highest draw, `index_end` one above the
+    last row."""
+
+    partition: int
+    settings: BufferSettings = field(compare=False)
+    pool: Pool
+    next_offsets: dict[Topic, int] = field(default_factory=lambda: dict.fromkeys(INPUT_TOPICS, 0))
+    groups: dict[str, OpenGroup] = field(default_factory=dict[str, OpenGroup])
+    closed: dict[str, ClosedGroup] = field(default_factory=dict[str, ClosedGroup])
+    resolved: int = 0
+    open_derived: int = 0
+    drawn: int = 0
+    next_draw: int = 0
+    index_end: int = field(default=0, compare=False)
+    skips: Counter[tuple[str, Skip]] = field(default_factory=Counter[tuple[str, Skip]], compare=False)
+
+    @classmethod
+    def empty(cls, partition: int, settings: BufferSettings) -> Fold:
+        """The state before the first row."""
+        return cls(partition, settings, Pool(settings.capacity))
+
+    def apply(self, row: Row) -> Disposition:
+        """Fold one row. Raises Rejected where a live event clashes with its group: then nothing changed."""
+        if isinstance(row, StateRow):
+            return self._state(row)
+        disposition = self._apply(row)
+        if disposition is not Disposition.DUPLICATE:
+            self._recount(row.group)
+        return disposition
+
+    def _apply(self, row: Row) -> Disposition:
+        match row:
+            case RolloutRow():
+                return self._rejected(row) if row.rejected else self._rollout(row)
+            case AnnotationRow():
+                return self._annotation(row)
+            case TakeRow():
+                return self._take(row)
+            case CancelRow():
+                return self._cancel(row)
+            case SeedRow():
+                return self._seed(row.emitted, row.offset)
+            case SeedCancelRow():
+                return self._seed_cancel(row)
+            case ExpiryRow():
+                return self._expiry(row)
+            case FinalRow():
+                return self._final(row)
+            case StateRow():
+                return self._state(row)
+
+    # groups
+
+    def _open(self, group: str) -> OpenGroup:
+        """That open group, made when first spoken of."""
+        found = self.groups.get(group)
+        if found is None:
+            found = self.groups[group] = OpenGroup(Group(group))
+        return found
+
+    def _recount(self, group: str) -> None:
+        """Bring the counts up to date with one group, and close it if it is a done eval."""
+        opened = self.groups.get(group)
+        entry = opened or self.closed[group]
+        counts = entry.is_resolved_underived
+        self.resolved += counts - entry.counted
+        entry.counted = counts
+        if opened is not None:
+            self.open_derived += opened.is_derived - opened.counted_derived
+            opened.counted_derived = opened.is_derived
+            if opened.is_done_eval:
+                self._close(group)
+
+    def _close(self, group: str) -> None:
+        opened = self.groups.pop(group)
+        self.open_derived -= opened.counted_derived
+        self.closed[group] = ClosedGroup.of(opened, self.partition)
+
+    # rows of `rollouts`
+
+    def _rollout(self, row: RolloutRow) -> Disposition:
+        closed = self.closed.get(row.group)
+        group = closed.group(row.group) if closed else self._open(row.group).group
+        record = Record(
+            row.attempt, row.status, row.handle(self.partition), row.digest, row.timestamp, row.reward, row.oldest,
+            row.newest, row.sampled,
+        )  # fmt: skip
+        disposition = group.admit_as(shape_of(row), row.member, record)
+        if disposition is Disposition.DUPLICATE:
+            return disposition
+        (closed or self.groups[row.group]).kin.learn(row)
+        self._add_source(row, group)
+        if closed:
+            closed.keep(group)
+        return disposition
+
+    def _rejected(self, row: RolloutRow) -> Disposition:
+        closed = self.closed.get(row.group)
+        if closed is not None:
+            return Disposition.TAKEN if closed.kin.learn(row) else Disposition.DUPLICATE
+        opened = self.groups.get(row.group) or OpenGroup(Group(row.group))
+        if not opened.group.reject_as(shape_of(row), row.member, row.attempt):
+            return Disposition.DUPLICATE
+        self.groups[row.group] = opened
+        opened.kin.learn(row)
+        return Disposition.TAKEN
+
+    def _add_source(self, row: RolloutRow, group: Group) -> None:
+        candidates = [
+            candidate for settings in self.settings.derivations for candidate in self._candidates(row, settings)
+        ]
+        if not candidates:
+            return
+        notes = group.member(row.member).notes.get(row.attempt)
+        source = Source(row, candidates, row.reward)
+        if notes is not None:
+            source.reward, source.notes = notes.facts.get("reward", row.reward), set(notes.ids)
+        self.pool.add(source)
+
+    def _candidates(self, row: RolloutRow, settings: DerivationSettings) -> list[Candidate]:
+        """Candidates that one derivation finds in a record; skips are counted by reason."""
+        points = anchors_for(row, settings)
+        if isinstance(points, Skip):
+            self.skips[settings.name, points] += 1
+            return []
+        if settings.derive.anchor is AnchorKind.TOOL_CALL:  # a compaction always seeds every restart (item 12)
+            rollout = rollout_id(row.group, row.member)
+            points = pick_some(points, self.settings.salt, rollout, settings.derive.max_anchors)
+        return [Candidate(settings.name, point) for point in points]
+
+    def _annotation(self, row: AnnotationRow) -> Disposition:
+        closed = self.closed.get(row.group)
+        group = closed.group(row.group) if closed else self._open(row.group).group
+        facts = {"reward": row.reward} if row.says_reward else {}
+        disposition = group.annotate_as(row.group_size, row.member, row.attempt, row.key, facts)
+        if closed:
+            closed.keep(group)
+        if row.says_reward and self.pool.annotate(row.group, row.member, row.attempt, row.key, row.reward):
+            return Disposition.TAKEN
+        return disposition
+
+    def _cancel(self, row: CancelRow) -> Disposition:
+        closed = self.closed.get(row.group)
+        group = closed.group(row.group) if closed else self._open(row.group).group
+        disposition = group.cancel(row.group_size, row.members)
+        entry = closed or self.groups[row.group]
+        if row.reason == REFUSED and not entry.refused:
+            entry.refused = True
+            self._refuse(entry)
+            return Disposition.TAKEN
+        return Disposition.DUPLICATE if closed else disposition
+
+    def _refuse(self, entry: OpenGroup | ClosedGroup) -> None:
+        """The environment couldn't stand at that anchor: its candidate is drawn no more (design 6)."""
+        if isinstance(entry, OpenGroup):
+            mark = mark_of(entry.seed, self.partition) if entry.seed else None
+        else:
+            mark = entry.mark
+        if mark is not None and entry.refused:
+            self.pool.mark(mark._replace(refused=True), self.next_offsets[Topic.ROLLOUTS])
+
+    def _take(self, row: TakeRow) -> Disposition:
+        return Disposition.DUPLICATE if row.group in self.closed else self._open(row.group).taken(row)
+
+    # rows of `seeds` and `group-events`
+
+    def _seed(self, seed: Seed, offset: int) -> Disposition:
+        closed = self.closed.get(seed.group)
+        entry = closed or self._open(seed.group)
+        if isinstance(entry, OpenGroup):
+            if entry.emitted(seed, offset) is Disposition.DUPLICATE:
+                return Disposition.DUPLICATE
+        elif seed.asks or seed.id in entry.seeds:
+            return Disposition.DUPLICATE
+        else:
+            entry.seeds |= {seed.id}
+            entry.mark = entry.mark or mark_of(seed, self.partition)
+            entry.kin.promised = entry.kin.promised or Kinship(seed.run_kind, seed.derivation)
+        self._count_draw(seed, mark_of(seed, self.partition))
+        self._refuse(entry)
+        return Disposition.TAKEN
+
+    def _count_draw(self, seed: Seed, mark: Mark | None) -> None:
+        if seed.draw is None or seed.asks:
+            return
+        self.drawn += 1
+        self.next_draw = max(self.next_draw, seed.draw.number + 1)
+        if mark is not None:
+            self.pool.mark(mark, self.next_offsets[Topic.ROLLOUTS])
+
+    def _seed_cancel(self, row: SeedCancelRow) -> Disposition:
+        if row.group in self.closed or row.seed in self._open(row.group).cancelled_seeds:
+            return Disposition.DUPLICATE
+        self.groups[row.group].cancelled_seeds.add(row.seed)
+        return Disposition.TAKEN
+
+    def _expiry(self, row: ExpiryRow) -> Disposition:
+        if row.group in self.closed:
+            return Disposition.DUPLICATE
+        return self._open(row.group).group.expire(row.member, row.attempt)
+
+    def _final(self, row: FinalRow) -> Disposition:
+        if row.group in self.closed:
+            return Disposition.DUPLICATE
+        self._open(row.group).group.finish(End(row.as_of, row.reason, row.offset))
+        self._close(row.group)
+        return Disposition.TAKEN
+
+    # the shard row, and where rows lie on the index
+
+    def _state(self, row: StateRow) -> Disposition:
+        for topic in INPUT_TOPICS:
+            self.next_offsets[topic] = row.next_offset(topic)
+        self.resolved, self.drawn, self.next_draw = row.resolved, row.drawn, row.next_draw
+        self.pool.settle(row.rollouts)
+        return Disposition.TAKEN
+
+    def passed(self, topic: Topic, next_offset: int) -> None:
+        """An input was read up to there."""
+        self.next_offsets[topic] = next_offset
+        if topic is Topic.ROLLOUTS:
+            self.pool.settle(next_offset)
+
+    def placed(self, row: Row, offset: int) -> None:
+        """A row lies at `offset` on the index."""
+        self.index_end = offset + 1
+        if isinstance(row, StateRow):
+            return
+        opened = self.groups.get(row.group)
+        if opened is not None and opened.first_row is None:
+            opened.first_row = offset
+        if isinstance(row, RolloutRow) and (source := self.pool.sources.get(row.offset)) is not None:
+            source.first_row = offset
+
+    @property
+    def needed(self) -> int:
+        """Lowest row offset that a candidate or an open group still needs; both are kept in the order of their rows."""
+        oldest = (next(iter(kept.values()), None) for kept in (self.groups, self.pool.sources))
+        rows = [entry.first_row for entry in oldest if entry is not None]
+        return min((row for row in rows if row is not None), default=self.index_end)
+
+    def state_row(self, settings_digest: str) -> StateRow:
+        """The shard row of this moment."""
+        at = self.next_offsets
+        return StateRow(
+            at[Topic.ROLLOUTS], at[Topic.SEEDS], at[Topic.GROUP_EVENTS], settings_digest, self.needed, self.resolved,
+            self.drawn, self.next_draw,
+        )  # fmt: skip
+
+    # candidates
+
+    def live(self, in_flight: Mapping[CandidateKey, int]) -> list[tuple[Source, Candidate]]:
+        """Candidates that may be drawn now, in the order (offset, node); `in_flight` counts draws not folded yet."""
+        by_name = {settings.name: settings for settings in self.settings.derivations}
+        return [
+            (source, candidate)
+            for source, candidate in self.pool
+            if not candidate.refused
+            and candidate.draws + in_flight.get(key_of(source, candidate), 0) < by_name[candidate.derivation].max_draws
+            and in_band(source.reward, by_name[candidate.derivation].select)
+        ]

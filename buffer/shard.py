@@ -1,0 +1,242 @@
+"""A shard of the buffer: events of one partition in, rows, dead letters, seeds and cancellations out (design 6).
+
+Guarantees: pure but for the moments that are passed in; its state is the fold of its rows (`fold`), and what it emits
+comes back to it as input before it counts, so a restored shard knows everything that was emitted. Nothing is emitted
+before the inputs were read to where they ended when this owner took over. Leaves out: Kafka, transactions and reading
+payloads (`rolloutlog.consumers.buffer_service`).
+
+    shard.restore(row, offset)          rows of the index, then
+    shard.read(event, body, ...)        events of the inputs, in any interleaving
+    shard.draw(...)                     choose what to emit; `missing()` are the payloads that it needs
+    shard.supply(handle, trajectory)
+    shard.say(...)                      all records of one transaction, the shard row last
+    shard.committed(offsets)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rolloutlog.buffer.asking import lost_with, to_make_again
+from rolloutlog.buffer.candidates import Candidate
+from rolloutlog.buffer.derivations.catalogue import derivation_of
+from rolloutlog.buffer.drawing import Drawing, Drawn
+from rolloutlog.buffer.fold import Fold
+from rolloutlog.buffer.indexing import Body, rejected_row, row_of
+from rolloutlog.buffer.leases import Leases
+from rolloutlog.buffer.lineage import derived_seed, member_seed
+from rolloutlog.buffer.membership import Disposition
+from rolloutlog.buffer.open_group import OpenGroup
+from rolloutlog.buffer.payload_cache import PayloadCache
+from rolloutlog.buffer.rollout_row import RolloutRow
+from rolloutlog.buffer.rows import CancelRow, Row, SeedRow, TakeRow, row_event
+from rolloutlog.contract.dead_letters import rejected_event
+from rolloutlog.contract.events import Event, Outgoing, cancelled_event
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.seeds import Seed, seed_cancelled_event, seed_event
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.trajectory import Trajectory
+
+OUT_OF_ATTEMPTS = "attempts"
+Attempt = tuple[str, int, int]
+"""Group, member, attempt."""
+
+
+@dataclass(slots=True)
+class Shard:
+    """One partition. `asked`, `cancelling` and `drawing` are what was emitted and hasn't come back."""
+
+    settings: Settings
+    fold: Fold
+    drawing: Drawing
+    cache: PayloadCache
+    source: str
+    digest: str
+    leases: Leases = field(default_factory=Leases)
+    asked: set[Attempt] = field(default_factory=set[Attempt])
+    cancelling: set[str] = field(default_factory=set[str])
+    touched: set[str] = field(default_factory=set[str])
+    rows: list[Row] = field(default_factory=list[Row])
+    dead: list[Outgoing] = field(default_factory=list[Outgoing])
+    supplied: dict[int, Trajectory | None] = field(default_factory=dict[int, Trajectory | None])
+    ready: bool = False
+    is_dirty: bool = False
+
+    @classmethod
+    def empty(cls, partition: int, settings: Settings) -> Shard:
+        """A shard before its first row."""
+        digest = settings.digest
+        return cls(
+            settings, Fold.empty(partition, settings.buffer), Drawing(settings, digest),
+            PayloadCache(settings.buffer.cache_bytes), f"/buffer/{partition}", digest,
+        )  # fmt: skip
+
+    # reading
+
+    def restore(self, row: Row, offset: int) -> None:
+        """Fold one row of the index."""
+        self.fold.apply(row)
+        self.fold.placed(row, offset)
+
+    def read(self, event: Event, body: Body | Rejected | None = None, *, now: int, clock: float) -> None:
+        """Fold one event; `body` is what its claim stands for, or why that can't be had. Bad ones become dead
+        letters."""
+        try:
+            row = row_of(event, self.settings.topics.partitions, body)
+            self._fold(row, event, body, clock)
+        except Rejected as rejected:
+            self._reject(event, rejected, now)
+        self.fold.passed(event.topic, event.offset + 1)
+        self.is_dirty = True
+
+    def _fold(self, row: Row, event: Event, body: Body | Rejected | None, clock: float) -> None:
+        disposition = self.fold.apply(row)
+        if isinstance(row, TakeRow) and row.group in self.fold.groups:
+            self.leases.start(row.seed, row.group, row.lease_ms, clock)
+        if disposition is Disposition.DUPLICATE:
+            return
+        self.rows.append(row)
+        self._came_back(row)
+        if isinstance(row, RolloutRow) and row.offset in self.fold.pool.sources:
+            value, kind = (
+                body if isinstance(body, Body) else (event.value or b"", event.headers.require(Headers.content_type))
+            )
+            self.cache.put(row.offset, value, kind)
+
+    def _reject(self, event: Event, rejected: Rejected, now: int) -> None:
+        self.dead.append(rejected_event(event, rejected, source=self.source, now=now))
+        row = rejected_row(event, rejected)
+        if row is not None and self.fold.apply(row) is not Disposition.DUPLICATE:
+            self.rows.append(row)
+            self.touched.add(row.group)
+
+    def _came_back(self, row: Row) -> None:
+        """What was emitted and is folded now is no longer in flight."""
+        if isinstance(row, SeedRow):
+            seed = row.emitted
+            self.asked -= {(seed.group, ask.member, ask.attempt) for ask in seed.asks}
+            if seed.draw is not None:
+                self.drawing.folded(seed.draw)
+        elif isinstance(row, CancelRow):
+            self.cancelling.discard(row.group)
+        self.touched.add(getattr(row, "group", ""))
+
+    # emitting
+
+    def draw(self, *, clock: float, caught_up: bool) -> None:
+        """Choose what to derive now; call before `missing` and `say`."""
+        if not caught_up:
+            self.ready = False
+            return
+        if not self.ready:
+            self._take_over(clock)
+        if clock >= self.drawing.not_before:
+            self.drawing.draw(self.fold)
+
+    def _take_over(self, clock: float) -> None:
+        """The inputs are read to where they ended: every lease starts afresh, and every open group is looked at."""
+        self.ready = True
+        self.leases = Leases()
+        for group, opened in self.fold.groups.items():
+            for seed, take in opened.takes.items():
+                self.leases.start(seed, group, take.lease_ms, clock)
+        self.touched |= self.fold.groups.keys()
+
+    def missing(self) -> list[Handle]:
+        """Payloads that the draws under way need and that aren't cached."""
+        known = self.cache.held.keys() | self.supplied.keys()
+        rows = {drawn.source.row.offset: drawn.source.row for drawn in self.drawing.queue}
+        return [row.handle(self.fold.partition) for offset, row in rows.items() if offset not in known]
+
+    def supply(self, offset: int, trajectory: Trajectory | None) -> None:
+        """A payload that was missing; None where it can't be had."""
+        self.supplied[offset] = trajectory
+
+    def say(self, *, now: int, clock: float) -> list[Outgoing]:
+        """Everything since the last commit: rows, dead letters, seeds, cancellations, and the shard row last.
+
+        Empty where there is nothing; a shard that only read past duplicates says so with its shard row.
+        """
+        said = self.dead + self._emit(now, clock)
+        if not said and not self.is_dirty:
+            return []
+        self.rows.append(self.fold.state_row(self.digest))
+        partition = self.fold.partition
+        return said + [row_event(row, partition=partition, source=self.source, now=now) for row in self.rows]
+
+    def _emit(self, now: int, clock: float) -> list[Outgoing]:
+        if not self.ready:
+            return []
+        lost = self.leases.lost(clock)
+        said = [record for seed, group in lost for record in self._make_again(group, now, seed)]
+        said += [record for group in sorted(self.touched) for record in self._make_again(group, now)]
+        self.touched.clear()
+        return said + [self._seed_event(seed, now) for seed in self._render(clock)]
+
+    def _make_again(self, group: str, now: int, lost_seed: str | None = None) -> list[Outgoing]:
+        """Seeds for members that must be made again, or the end of a group that is out of attempts."""
+        opened = self.fold.groups.get(group)
+        if opened is None or opened.seed is None or group in self.cancelling:
+            return []
+        lost = lost_with(opened, lost_seed) if lost_seed else set[int]()
+        wanted = [
+            again for again in to_make_again(opened, lost) if (group, again.member, again.attempt) not in self.asked
+        ]
+        if any(again.attempt > self.settings.buffer.max_attempts for again in wanted):
+            return self._give_up(opened, now)
+        self.asked |= {(group, again.member, again.attempt) for again in wanted}
+        return [self._seed_event(member_seed(opened, opened.seed, again), now) for again in wanted]
+
+    def _give_up(self, opened: OpenGroup, now: int) -> list[Outgoing]:
+        """Cancel the open members of a group, and every seed that asks for one of them (design 2)."""
+        group = opened.group
+        said: dict[str, Any] = {"reason": OUT_OF_ATTEMPTS, "source": self.source, "now": now}
+        self.cancelling.add(group.id)
+        members = group.open_members
+        asking = [seed for seed in opened.seeds if any(ask.member in members for ask in opened.asked_by(seed))]
+        return [
+            cancelled_event(group=group.id, group_size=group.size, members=members, **said),
+            *(seed_cancelled_event(seed=seed, group=group.id, group_size=group.size, **said) for seed in asking),
+        ]
+
+    def _render(self, clock: float) -> list[Seed]:
+        """Seeds of the draws whose payloads are here, in the order of their numbers."""
+        seeds: list[Seed] = []
+        while self.drawing.queue:
+            drawn = self.drawing.queue[0]
+            offset = drawn.source.row.offset
+            trajectory = self.cache.get(offset) or self.supplied.get(offset)
+            if trajectory is None:
+                if offset in self.supplied:
+                    self.drawing.void(clock + self.settings.buffer.lease_s)
+                break
+            seeds.append(self._derive(drawn, trajectory))
+            self.drawing.left(drawn)
+        self.supplied.clear()
+        return seeds
+
+    def _derive(self, drawn: Drawn, trajectory: Trajectory) -> Seed:
+        settings = next(s for s in self.settings.buffer.derivations if s.name == drawn.candidate.derivation)
+        candidate = Candidate(drawn.candidate.derivation, drawn.candidate.point, drawn.earlier)
+        return derived_seed(
+            drawn.source, candidate, derivation_of(settings.derive), settings, trajectory, drawn.draw,
+            self.fold.partition, self.settings.topics.partitions,
+        )  # fmt: skip
+
+    def _seed_event(self, seed: Seed, now: int) -> Outgoing:
+        return seed_event(seed, source=self.source, now=now, partition=self.fold.partition)
+
+    def committed(self, offsets: Sequence[int]) -> None:
+        """What `say` returned is on the log, at these offsets."""
+        for row, offset in zip(self.rows, offsets[-len(self.rows) :], strict=True):
+            self.fold.placed(row, offset)
+        self.rows, self.dead, self.is_dirty = [], [], False
+
+    def passed(self, topic: Topic, next_offset: int) -> None:
+        """An input was read up to there; markers at the end have no event."""
+        self.fold.passed(topic, next_offset)

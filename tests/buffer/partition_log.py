@@ -1,0 +1,139 @@
+"""One partition number of the topics in memory, and a shard that is driven over it as the service drives it.
+
+Guarantees: what a shard says is appended in one go, as a transaction would be; `restored` folds the rows that are on
+the index and nothing else. Leaves out: Kafka; the tests of `consumers` run the same shard on a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rolloutlog.buffer.fold import Fold
+from rolloutlog.buffer.rows import Row, decode
+from rolloutlog.buffer.shard import Shard
+from rolloutlog.contract.checks import read_rollout
+from rolloutlog.contract.events import Event, Outgoing
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.contract.trajectory import Trajectory
+
+NOW = 1_790_000_000_000
+
+
+class PartitionLog:
+    """Topics as lists of events of one partition."""
+
+    def __init__(self, settings: Settings, partition: int = 0) -> None:
+        self.settings, self.partition = settings, partition
+        self.topics: dict[Topic, list[Event]] = {topic: [] for topic in Topic}
+
+    def append(self, *records: Outgoing, topic: Topic | None = None) -> None:
+        """Records as they would lie on the log."""
+        for record in records:
+            at = self.topics[topic or record.topic]
+            headers = Headers(record.headers)
+            at.append(
+                Event(record.topic, self.partition, len(at), record.timestamp or NOW, record.key, headers, record.value)
+            )
+
+    @property
+    def seeds(self) -> list[Seed]:
+        """Seeds that were emitted, in order."""
+        events = self.topics[Topic.SEEDS]
+        return [Seed.of(event) for event in events if event.headers.type == "seed.emitted"]
+
+    @property
+    def rows(self) -> list[Row]:
+        """Rows on the index, in order."""
+        return [decode(event.value or b"") for event in self.topics[Topic.ROLLOUT_INDEX]]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Reasons of the dead letters, in order."""
+        return [str(event.headers.reason) for event in self.topics[Topic.DEAD_LETTERS]]
+
+    def trajectory(self, handle: Handle) -> Trajectory:
+        """What lies at a handle."""
+        return read_rollout(self.topics[Topic.ROLLOUTS][handle.offset]).trajectory
+
+
+class Owner:
+    """An owner of the partition: a shard and its positions."""
+
+    def __init__(self, log: PartitionLog, clock: float = 0.0) -> None:
+        self.log, self.clock = log, clock
+        self.shard = Shard.empty(log.partition, log.settings)
+        for event in log.topics[Topic.ROLLOUT_INDEX]:
+            self.shard.restore(decode(event.value or b""), event.offset)
+        self.positions = dict(self.shard.fold.next_offsets)
+        self.ends = {topic: len(log.topics[topic]) for topic in INPUT_TOPICS}
+
+    def read(self, topic: Topic, count: int = 1 << 30) -> None:
+        """Fold the next events of one input."""
+        for event in self.log.topics[topic][self.positions[topic] :][:count]:
+            self.shard.read(event, now=NOW, clock=self.clock)
+            self.positions[topic] = event.offset + 1
+
+    def flush(self) -> int:
+        """One transaction; the number of its records."""
+        caught_up = all(self.positions[topic] >= self.ends[topic] for topic in INPUT_TOPICS)
+        for topic, offset in self.positions.items():
+            self.shard.passed(topic, offset)
+        self.shard.draw(clock=self.clock, caught_up=caught_up)
+        for handle in self.shard.missing():
+            self.shard.supply(handle.offset, self.log.trajectory(handle))
+        records = self.shard.say(now=NOW, clock=self.clock)
+        first = len(self.log.topics[Topic.ROLLOUT_INDEX])
+        self.log.append(*records)
+        if records:
+            index = [record for record in records if record.topic is Topic.ROLLOUT_INDEX]
+            offsets = iter(range(first, first + len(index)))
+            self.shard.committed([next(offsets) if r.topic is Topic.ROLLOUT_INDEX else -1 for r in records])
+        return len(records)
+
+    def settle(self) -> None:
+        """Read and flush until nothing is said any more."""
+        for _ in range(50):
+            for topic in INPUT_TOPICS:
+                self.read(topic)
+            if not self.flush() and not self.behind:
+                return
+        raise AssertionError("the shard never comes to rest")
+
+    @property
+    def behind(self) -> bool:
+        """True while something is unread."""
+        return any(len(self.log.topics[topic]) > self.positions[topic] for topic in INPUT_TOPICS)
+
+
+def restored(log: PartitionLog) -> Fold:
+    """The fold of the rows that are on the index."""
+    return Owner(log).shard.fold
+
+
+def settings_of(**changes: Any) -> Settings:
+    """Settings of one partition that derives freely."""
+    known: dict[str, Any] = {
+        "topics": {"partitions": 1},
+        "buffer": {"ratio": 10.0, "capacity": 16},
+        "trainer": {"batch_groups": 1, "max_open": 41, "overcommit": True},
+    }
+    merged = {name: {**known.get(name, {}), **changes.get(name, {})} for name in known.keys() | changes.keys()}
+    return Settings.model_validate(merged)
+
+
+def group_id(name: str) -> str:
+    """A group id that looks like one."""
+    return id_of("test", name)
+
+
+def compacted(rows: Iterable[Row]) -> list[Row]:
+    """What log compaction leaves: the newest row of each key, in the order of the log."""
+    listed = list(rows)
+    newest = {row.key: position for position, row in enumerate(listed)}
+    return [row for position, row in enumerate(listed) if newest[row.key] == position]

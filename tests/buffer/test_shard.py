@@ -1,0 +1,374 @@
+"""A shard of the buffer: what it folds, emits and restores (design 2, 4 and 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rolloutlog.buffer.lineage import settings_id
+from rolloutlog.buffer.rows import StateRow
+from rolloutlog.contract.events import cancelled_event
+from rolloutlog.contract.finals import GroupFinal, final_event
+from rolloutlog.contract.ids import derived_seed_id, member_seed_id, rollout_id
+from rolloutlog.contract.partitions import partition_of
+from rolloutlog.contract.seeds import seed_cancelled_event
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
+from tests.buffer.partition_log import Owner, PartitionLog, group_id, restored, settings_of
+from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, seed_id, taken
+
+
+def log_of(*records: Any, **changes: Any) -> PartitionLog:
+    log = PartitionLog(settings_of(**changes))
+    log.append(*records)
+    return log
+
+
+def whole(name: str, **facts: Any) -> list[Any]:
+    """A group with all its members."""
+    return [rollout(name, member, **facts) for member in range(2)]
+
+
+NO_DERIVING = {"buffer": {"ratio": 0.0}}
+
+
+class TestDerivedSeeds:
+    def test_a_whole_tool_turn_becomes_a_seed_of_a_new_group_on_the_same_partition(self) -> None:
+        log = log_of(*whole("a"), buffer={"ratio": 1.0})
+        Owner(log).settle()
+        (seed,) = log.seeds
+        assert (seed.kind, seed.derivation, seed.depth, seed.env) == (SeedKind.CONTINUE, "continue", 1, "sums")
+        assert seed.anchor
+        assert seed.anchor.kind is AnchorKind.TOOL_CALL
+        assert seed.messages
+        assert [m["role"] for m in seed.messages][:2] == ["system", "user"]
+        assert seed.messages[-1]["role"] == "tool"
+        assert seed.task == {"prompt": "task"}
+        assert seed.source
+        assert seed.source.rollout in {rollout_id(group_id("a"), member) for member in range(2)}
+        assert seed.source.reward == 1.0
+        assert seed.group_size == 2, "as many members as the source's group"
+        assert partition_of(seed.group, 1) == 0
+        assert seed.draw
+        assert (seed.draw.number, seed.draw.rollouts) == (0, 2)
+
+    def test_the_seed_id_names_kind_source_anchor_settings_and_earlier_draws(self) -> None:
+        log = log_of(*whole("a"), buffer={"ratio": 1.0})
+        Owner(log).settle()
+        (seed,) = log.seeds
+        assert seed.source
+
+        assert seed.anchor
+        settings = settings_id(log.settings.buffer.derivations[0])
+        made = derived_seed_id(SeedKind.CONTINUE, seed.source.rollout, 1, seed.anchor.node, settings, 0)
+        assert seed.id == made
+
+    def test_ratio_bounds_derived_seeds_by_resolved_underived_groups(self) -> None:
+        log = log_of(*whole("a"), *whole("b"), *whole("c"), buffer={"ratio": 0.5})
+        Owner(log).settle()
+        assert len(log.seeds) == 1, "floor(0.5 x 3)"
+        log.append(*whole("d"))
+        Owner(log).settle()
+        assert len(log.seeds) == 2
+
+    def test_imported_groups_count_and_open_ones_do_not(self) -> None:
+        log = log_of(*whole("a", origin_seed=None), rollout("b"), buffer={"ratio": 1.0})
+        Owner(log).settle()
+        assert len(log.seeds) == 1
+
+    def test_open_derived_groups_are_bounded_until_they_end(self) -> None:
+        """max_open 9 and B 1: two may be derived (a quarter of what exceeds B)."""
+        log = log_of(*whole("a"), *whole("b"), trainer={"max_open": 9})
+        owner = Owner(log)
+        owner.settle()
+        assert len(log.seeds) == 2
+        ended = log.seeds[0].group
+        log.append(*[_ended(ended)])
+        owner.settle()
+        assert len(log.seeds) == 3
+
+    def test_a_candidate_is_drawn_max_draws_times(self) -> None:
+        log = log_of(*whole("a"), *whole("b"))
+        Owner(log).settle()
+        sources = [(seed.source and seed.source.rollout, seed.anchor and seed.anchor.node) for seed in log.seeds]
+        assert len(sources) == len(set(sources)) == 4, "one anchor a source, each once"
+
+    def test_every_draw_of_a_candidate_is_another_seed(self) -> None:
+        log = log_of(*whole("a"), buffer={"ratio": 4.0, "derivations": [{"name": "continue", "max_draws": 2}]})
+        Owner(log).settle()
+        assert len({seed.id for seed in log.seeds}) == 4
+
+    def test_eval_rollouts_never_seed(self) -> None:
+        log = log_of(*whole("a", kind="eval"), *whole("b", turns=0))
+        Owner(log).settle()
+        assert log.seeds == []
+
+    def test_nothing_derived_is_a_source_unless_it_is_named(self) -> None:
+        """Item 7: naming a derivation is the opt-in to chain."""
+        chained = whole("a", derivation="continue", depth=1)
+        log = log_of(*whole("b", turns=0), *chained)
+        Owner(log).settle()
+        assert log.seeds == []
+        naming = [{"name": "again", "select": {"source_envs": ["sums/continue"]}}]
+        log = log_of(*whole("b", turns=0), *chained, buffer={"ratio": 1.0, "derivations": naming})
+        Owner(log).settle()
+        assert [(seed.derivation, seed.depth) for seed in log.seeds] == [("again", 2)]
+
+    def test_a_late_reward_moves_a_source_into_the_band(self) -> None:
+        """Item 13, with design 3: newest annotation wins."""
+        wrong = [{"name": "continue", "select": {"max_source_reward": 0.5}}]
+        log = log_of(*whole("a"), buffer={"ratio": 1.0, "derivations": wrong})
+        owner = Owner(log)
+        owner.settle()
+        assert log.seeds == []
+        log.append(annotated("a", 1, reward=0.25))
+        owner.settle()
+        (seed,) = log.seeds
+        assert seed.source
+        assert (seed.source.rollout, seed.source.reward) == (rollout_id(group_id("a"), 1), 0.25)
+
+    def test_a_refused_anchor_is_drawn_no_more(self) -> None:
+        log = log_of(*whole("a", turns=1), buffer={"ratio": 9.0, "derivations": [{"name": "continue", "max_draws": 9}]})
+        owner = Owner(log)
+        owner.settle()
+        refused = next(seed for seed in log.seeds if seed.source and seed.source.rollout.endswith(".0"))
+        before = len(log.seeds)
+        log.append(_refused(refused.group))
+        for seed in log.seeds:
+            log.append(_ended(seed.group))
+        owner.settle()
+        for name in "bcdefgh":
+            log.append(*whole(name, turns=0))
+        owner.settle()
+        later = log.seeds[before:]
+        assert later
+        assert not any(seed.source and seed.source.rollout.endswith(".0") for seed in later)
+
+    def test_the_newest_candidates_are_kept(self) -> None:
+        """Item 35: the capacity is the eviction."""
+        log = log_of(*whole("a"), *whole("b"), buffer={"capacity": 2})
+        owner = Owner(log)
+        owner.settle()
+        assert {source.row.group for source, _ in owner.shard.fold.pool} == {group_id("b")}
+
+    def test_a_shard_without_a_share_derives_nothing(self) -> None:
+        log = log_of(*whole("a"), trainer={"max_open": 1})
+        Owner(log).settle()
+        assert log.seeds == []
+
+
+class TestMembersMadeAgain:
+    def test_an_aborted_member_is_resumed_with_its_prefix_and_the_rest_of_the_budget(self) -> None:
+        log = log_of(fresh("a"), rollout("a", 0), rollout("a", 1, status=Status.ABORTED), **NO_DERIVING)
+        Owner(log).settle()
+        resume = log.seeds[-1]
+        assert (resume.kind, [ask.attempt for ask in resume.asks], resume.asks[0].member) == (SeedKind.RESUME, [2], 1)
+        assert resume.id == member_seed_id(group_id("a"), 1, 2)
+        assert resume.prefix
+        assert resume.prefix.startswith("0/1/")
+        assert resume.prefix_digest
+        assert (resume.origin_seed, resume.origin_offset, resume.budget) == (seed_id("a"), 0, 100)
+
+    def test_without_an_origin_seed_nobody_is_asked(self) -> None:
+        log = log_of(rollout("a", 0), rollout("a", 1, status=Status.ABORTED), **NO_DERIVING)
+        Owner(log).settle()
+        assert log.seeds == []
+
+    def test_an_expired_member_is_made_again_from_its_start(self) -> None:
+        log = log_of(fresh("a"), *whole("a"), expired("a", 1), **NO_DERIVING)
+        Owner(log).settle()
+        again = log.seeds[-1]
+        assert (again.kind, again.asks[0].member, again.asks[0].attempt, again.prefix) == (SeedKind.REROLL, 1, 2, None)
+
+    def test_a_lost_lease_asks_for_the_open_members_only(self) -> None:
+        log = log_of(fresh("a"), taken("a"), rollout("a", 0), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        owner.clock = 59.9
+        owner.settle()
+        assert len(log.seeds) == 1
+        owner.clock = 60.0
+        owner.settle()
+        assert [(seed.kind, seed.asks[0].member, seed.asks[0].attempt) for seed in log.seeds[1:]] == [("reroll", 1, 2)]
+
+    def test_a_renewal_keeps_the_lease_and_has_no_row(self) -> None:
+        log = log_of(fresh("a"), taken("a"), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        rows = len(log.rows)
+        owner.clock = 50.0
+        log.append(taken("a", renewal=1))
+        owner.settle()
+        assert len(log.rows) == rows + 1, "the shard row alone"
+        owner.clock = 109.0
+        owner.settle()
+        assert len(log.seeds) == 1
+        owner.clock = 110.0
+        owner.settle()
+        assert len(log.seeds) == 3
+
+    def test_a_new_owner_starts_every_lease_afresh(self) -> None:
+        log = log_of(fresh("a"), taken("a"), **NO_DERIVING)
+        Owner(log).settle()
+        heir = Owner(log, clock=1000.0)
+        heir.settle()
+        assert len(log.seeds) == 1
+        heir.clock = 1060.0
+        heir.settle()
+        assert len(log.seeds) == 3
+
+    def test_a_completed_member_whose_reward_is_pending_holds_no_lease(self) -> None:
+        log = log_of(fresh("a"), taken("a"), rollout("a", 0, reward=None), rollout("a", 1), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        owner.clock = 61.0
+        owner.settle()
+        assert len(log.seeds) == 1
+
+    def test_a_lost_resume_is_resumed_from_the_same_prefix(self) -> None:
+        log = log_of(fresh("a"), rollout("a", 0), rollout("a", 1, status=Status.ABORTED), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        log.append(taken("a", seed=log.seeds[-1].id))
+        owner.settle()
+        owner.clock = 61.0
+        owner.settle()
+        assert [(seed.kind, seed.asks[0].attempt, seed.prefix) for seed in log.seeds[1:]] == [
+            ("resume", 2, log.seeds[1].prefix),
+            ("resume", 3, log.seeds[1].prefix),
+        ]
+
+    def test_a_slow_worker_that_completes_n_while_n_plus_1_runs_ends_the_matter(self) -> None:
+        log = log_of(fresh("a"), taken("a"), rollout("a", 0), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        owner.clock = 61.0
+        owner.settle()
+        log.append(rollout("a", 1, attempt=1), taken("a", seed=log.seeds[-1].id))
+        owner.settle()
+        owner.clock = 200.0
+        owner.settle()
+        assert len(log.seeds) == 2
+        assert owner.shard.fold.groups[group_id("a")].group.resolved
+
+    def test_out_of_attempts_the_open_members_and_their_seeds_are_cancelled(self) -> None:
+        log = log_of(fresh("a"), rollout("a", 0), **NO_DERIVING)
+        owner = Owner(log)
+        for attempt in (1, 2, 3):
+            log.append(rollout("a", 1, attempt=attempt, status=Status.ABORTED))
+            owner.settle()
+        types = [event.headers.type for event in log.topics[Topic.SEEDS]]
+        assert types == ["seed.emitted"] * 3 + ["seed.cancelled"] * 3
+        assert log.topics[Topic.ROLLOUTS][-1].headers.type == "group.cancelled"
+        assert owner.shard.fold.groups[group_id("a")].group.status(1) == "cancelled"
+        assert owner.shard.fold.groups[group_id("a")].group.resolved
+
+    def test_once_enough_members_are_complete_only_expired_ones_are_made_again(self) -> None:
+        """Over-provision: `group_train` of `group_size` (design 8)."""
+        facts: dict[str, Any] = {"group_size": 3, "group_train": 2}
+        members = [rollout("a", member, **facts) for member in range(2)]
+        aborted = rollout("a", 2, status=Status.ABORTED, **facts)
+        log = log_of(fresh("a", **facts), taken("a"), *members, aborted, **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        owner.clock = 61.0
+        owner.settle()
+        assert len(log.seeds) == 1
+        log.append(expired("a", 0))
+        owner.settle()
+        assert [seed.asks[0].member for seed in log.seeds[1:]] == [0, 2], "too few are left, so the aborted one as well"
+
+    @pytest.mark.parametrize("ended", [final("a"), cancelled("a", [0, 1])], ids=["final", "cancelled"])
+    def test_a_group_that_ended_holds_no_lease(self, ended: Any) -> None:
+        log = log_of(fresh("a"), taken("a"), ended, taken("a", "w2"), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        owner.clock = 61.0
+        owner.settle()
+        assert len(log.seeds) == 1
+
+    def test_a_cancelled_seed_is_not_waited_for(self) -> None:
+        gone = seed_cancelled_event(
+            seed=seed_id("a"), group=group_id("a"), group_size=2, reason="no longer", source="/tests", now=1
+        )
+        log = log_of(fresh("a"), taken("a"), gone, **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        owner.clock = 61.0
+        owner.settle()
+        assert len(log.seeds) == 1
+
+
+class TestRowsAndRestore:
+    def test_every_event_that_was_taken_has_one_row_and_the_shard_row_is_last(self) -> None:
+        log = log_of(fresh("a"), taken("a"), *whole("a"), annotated("a", reward=0.5), expired("a", 1), final("a"))
+        Owner(log).settle()
+        kinds = [event.headers.type for event in log.topics[Topic.ROLLOUT_INDEX]]
+        assert sorted(kind for kind in kinds if kind != "shard.state") == sorted(
+            ["seed.indexed", "take.indexed", "rollout.indexed", "rollout.indexed", "annotation.indexed",
+             "expiry.indexed", "final.indexed", *["seed.indexed"] * (len(log.seeds) - 1)]
+        )  # fmt: skip
+        assert kinds[-1] == "shard.state"
+
+    def test_duplicates_have_no_row_and_bad_records_a_dead_letter(self) -> None:
+        good, other = rollout("a"), rollout("a", reward=0.0)
+        log = log_of(good, good, other, **NO_DERIVING)
+        Owner(log).settle()
+        assert [event.headers.type for event in log.topics[Topic.ROLLOUT_INDEX]] == ["rollout.indexed", "shard.state"]
+        assert log.reasons == ["conflict"]
+
+    def test_a_repeated_record_of_an_ended_group_is_still_a_duplicate_and_a_conflict_still_one(self) -> None:
+        log = log_of(*whole("a"), final("a"), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        rows = len(log.rows)
+        log.append(rollout("a"), rollout("a", reward=0.0), rollout("a", 1, attempt=2))
+        owner.settle()
+        assert log.reasons == ["conflict"]
+        assert len(log.rows) == rows + 2, "the higher attempt, and the shard row"
+
+    def test_the_shard_row_says_how_far_and_what_is_still_needed(self) -> None:
+        log = log_of(*whole("a", turns=0), *whole("b", turns=0), final("a"), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        log.append(annotated("b", reward=0.5))
+        owner.settle()
+        state = log.rows[-1]
+        assert isinstance(state, StateRow)
+        assert (state.rollouts, state.group_events, state.settings) == (5, 1, log.settings.digest)
+        assert state.needed == 2, "group b; a has ended, and neither has a candidate"
+
+    def test_an_empty_partition_says_nothing(self) -> None:
+        log = log_of()
+        Owner(log).settle()
+        assert log.rows == []
+
+    def test_a_restored_shard_equals_the_live_one_and_emits_nothing_twice(self) -> None:
+        log = log_of(fresh("a"), taken("a"), *whole("a"), *whole("b"), rollout("c", reward=None))
+        owner = Owner(log)
+        owner.settle()
+        assert restored(log) == owner.shard.fold
+        seeds = len(log.seeds)
+        Owner(log).settle()
+        assert len(log.seeds) == seeds
+
+    def test_nothing_is_emitted_before_the_inputs_are_read_to_their_end(self) -> None:
+        """Seeds that the last owner emitted may lie unread; emitting first would say them twice."""
+        log = log_of(*whole("a"), buffer={"ratio": 1.0})
+        last = Owner(log)
+        last.read(Topic.ROLLOUTS)
+        last.flush()
+        assert len(log.seeds) == 1
+        heir = Owner(log)
+        heir.flush()
+        heir.settle()
+        assert len(log.seeds) == 1
+
+
+def _ended(group: str) -> Any:
+    return final_event(GroupFinal(group=group, group_size=2, timeline=0, step=1, as_of=9), source="/tests", now=1)
+
+
+def _refused(group: str) -> Any:
+    return cancelled_event(group=group, group_size=2, members=[0, 1], reason="refused", source="/tests", now=1)
