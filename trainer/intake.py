@@ -68,9 +68,11 @@ class Intake:
     async def read(self, timeout_ms: int, max_records: int | None = None) -> int:
         """Fold what arrived, waiting at most `timeout_ms` for the first; how many events that were."""
         events = await self.tail.poll(timeout_ms, max_records)
-        keep = self.payload_bytes < 2 * self.budget.payload_bytes
+        held = self.payload_bytes
         for event in events:
-            await self._fold(event, keep)
+            kept = held < 2 * self.budget.payload_bytes
+            held += len(event.value or b"") if kept else 0
+            await self._fold(event, kept)
         return len(events)
 
     async def position(self, partition: int) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
@@ -81,7 +81,7 @@ class GroupStream:
         """Let `batches` end at its next wait."""
         self._stopping = True
 
-    async def batches(self, groups: int | None = None, *, drain: bool = False) -> AsyncIterator[Batch]:
+    async def batches(self, groups: int | None = None, *, drain: bool = False) -> AsyncGenerator[Batch]:
         """Batches of `groups` whole groups (None: the run's B), for one step after another.
 
         `drain` ends at the end that the log has now; the last batch may be short. Raises Starved when nothing comes for
@@ -185,6 +185,8 @@ class GroupStream:
             return None
         draw.take(picks)
         groups = tuple(drawn(pick) for pick in picks)
+        for pick in picks:
+            pick.pending.payloads.clear()
         step = max(pick.verdict.step for pick in picks) if self._step is None else self._step
         self._step = None if self._step is None else self._step + 1
         return Batch(step, groups, short=len(picks) < size)

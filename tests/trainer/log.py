@@ -1,0 +1,99 @@
+"""A run's topics on a real broker: writing to them as producers do, and reading what a trainer said.
+
+Guarantees: what was written is on the log when a call returns. Leaves out: the trainer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rolloutlog.contract.events import Event, Outgoing, rollout_event
+from rolloutlog.contract.finals import GroupEvent, GroupFinal, MemberExpired, read_group_event
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.policy_events import policy_imported, policy_published
+from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.admin import create_topics
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.connection import Connection, connection_of
+from rolloutlog.kafka.reading import partition_counts, read_to_end
+from rolloutlog.kafka.run_record import declare
+from rolloutlog.kafka.writing import Writer
+from tests.cases.raw import Raw
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Log:
+    """The topics of one namespace."""
+
+    settings: Settings
+
+    @property
+    def connection(self) -> Connection:
+        return connection_of(self.settings)
+
+    async def create(self) -> None:
+        await create_topics(self.connection, self.settings)
+        await declare(self.connection, self.settings)
+
+    async def write(self, *facts: Rollout | Outgoing) -> None:
+        """Records in order."""
+        blobs = BlobStore(self.settings.blobs) if self.settings.blobs else None
+        async with Writer(self.connection, blobs) as writer:
+            for fact in facts:
+                made = rollout_event(fact, source="/test", now=now()) if isinstance(fact, Rollout) else fact
+                await writer.send(made)
+
+    async def write_raw(self, raws: Iterable[Raw]) -> None:
+        """Records as they are, sound or not."""
+        producer = self.connection.producer()
+        await producer.start()
+        try:
+            for raw in raws:
+                await producer.send_and_wait(
+                    self.connection.names.topic(raw.topic), value=raw.value, key=raw.key, headers=list(raw.headers),
+                    partition=raw.partition(self.settings.topics.partitions),
+                )  # fmt: skip
+        finally:
+            await producer.stop()
+
+    async def bring(self, *versions: int) -> None:
+        """Policies of timeline 0 that an importer found."""
+        run = self.settings.run_id
+        await self.write(*(policy_imported(Policy(0, v), run=run, source="/test", now=now()) for v in versions))
+
+    async def publish(self, *policies: Policy) -> None:
+        """Policies as a trainer publishes them."""
+        run = self.settings.run_id
+        await self.write(*(policy_published(policy, run=run, source="/test", now=now()) for policy in policies))
+
+    async def read(self, topic: Topic) -> list[Event]:
+        """Everything committed on a topic, partition after partition."""
+        count = (await partition_counts(self.connection, [topic]))[topic]
+        return [
+            event
+            for number in range(count)
+            async for events in read_to_end(self.connection, topic, number, allow_open=True)
+            for event in events
+        ]
+
+    async def said(self) -> list[GroupEvent]:
+        """What the trainer said of groups."""
+        return [read_group_event(event) for event in await self.read(Topic.GROUP_EVENTS)]
+
+    async def finals(self) -> list[GroupFinal]:
+        return [event for event in await self.said() if isinstance(event, GroupFinal)]
+
+    async def expired(self) -> list[MemberExpired]:
+        return [event for event in await self.said() if isinstance(event, MemberExpired)]
+
+    def blob_files(self) -> list[Path]:
+        return [path for path in Path(self.settings.blobs or "").rglob("*") if path.is_file()]

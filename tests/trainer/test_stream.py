@@ -1,0 +1,359 @@
+"""`GroupStream` on a real broker (design 4, 7 and 8)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rolloutlog.contract.errors import Fenced, SettingsError, Starved
+from rolloutlog.contract.events import rollout_event
+from rolloutlog.contract.finals import GroupFinal
+from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import DropReason, EventType, Verdict
+from rolloutlog.trainer.batch import Batch
+from rolloutlog.trainer.opening import Start
+from rolloutlog.trainer.stream import GroupStream
+from tests.trainer.desk import rollout
+from tests.trainer.log import Log
+
+pytestmark = pytest.mark.broker
+
+
+def with_trainer(settings: Settings, **changes: Any) -> Settings:
+    return Settings.model_validate(settings.model_dump() | {"trainer": settings.trainer.model_dump() | changes})
+
+
+def group(name: str, versions: int = 0, **slot: Any) -> list[Rollout]:
+    return [rollout(i, versions, group=id_of(name), **slot) for i in range(2)]
+
+
+def names(batch: Batch) -> set[str]:
+    return {found.id for found in batch.groups}
+
+
+async def drained(stream: GroupStream) -> list[Batch]:
+    """Batches to the end, each told as trained."""
+    batches: list[Batch] = []
+    async for batch in stream.batches(drain=True):
+        await stream.trained(batch)
+        batches.append(batch)
+    return batches
+
+
+def test_a_first_start_tells_its_timeline_and_version_zero(log: Log) -> None:
+    """Design 4: both in one transaction, and a second start goes on with that timeline."""
+
+    async def body() -> None:
+        async with GroupStream(log.settings, Start(weights="s3://weights/0")) as stream:
+            assert (stream.history.current, stream.step) == (Policy(0, 0), 1)
+        async with GroupStream(log.settings) as stream:
+            assert (stream.history.current, stream.step) == (Policy(0, 0), 1)
+        types = [event.headers.type for event in await log.read(Topic.POLICY_VERSIONS)]
+        assert types == [EventType.TIMELINE_STARTED, EventType.POLICY_PUBLISHED]
+
+    asyncio.run(body())
+
+
+def test_whole_groups_are_yielded_step_by_step_and_told_with_the_policy(log: Log) -> None:
+    async def body() -> None:
+        async with GroupStream(log.settings) as stream:
+            await log.write(*group("a"), *group("b"), *group("c")[:1])
+            batches = stream.batches()
+            batch = await anext(batches)
+            assert (batch.step, names(batch), batch.short) == (1, {id_of("a"), id_of("b")}, False)
+            assert [m.rollout.trajectory.token_ids.tolist() for m in batch.members if m.rollout] == [[1, 2, 10, 11]] * 4
+            report = await stream.trained(batch, publish="s3://weights/1")
+            assert (report.groups, report.members, report.trainable_tokens) == (2, 4, 8)
+            assert stream.history.current == Policy(0, 1)
+            await log.write(group("c")[1], *group("d", 1))
+            batch = await anext(batches)
+            assert (batch.step, names(batch)) == (2, {id_of("c"), id_of("d")})
+            await stream.trained(batch)
+            await batches.aclose()
+        finals = {final.group: final for final in await log.finals()}
+        assert {finals[id_of(name)].step for name in "ab"} == {1}
+        assert {finals[id_of(name)].step for name in "cd"} == {2}
+        assert all(final.reason is None and final.masks for final in finals.values())
+        policies = [event.headers.policy for event in await log.read(Topic.POLICY_VERSIONS)]
+        assert policies == [None, Policy(0, 0), Policy(0, 1)]
+
+    asyncio.run(body())
+
+
+def test_what_was_trained_is_never_yielded_again(log: Log) -> None:
+    """Design 8 and item 121: exactly once over restarts; what was drawn and not told is drawn again."""
+
+    async def body() -> None:
+        await log.bring(0)
+        await log.write(*(r for name in "abcdef" for r in group(name)))
+        async with GroupStream(log.settings) as stream:
+            first = await anext(stream.batches())
+            await stream.trained(first)
+            with pytest.raises(ValueError, match="told before"):
+                await stream.trained(first)
+            lost = await anext(stream.batches())
+        async with GroupStream(log.settings) as stream:
+            rest = await drained(stream)
+        again = set().union(*map(names, rest))
+        assert names(lost) <= again
+        assert names(first) | again == {id_of(name) for name in "abcdef"}
+        assert not names(first) & again
+        assert sorted(final.group for final in await log.finals()) == sorted(id_of(name) for name in "abcdef")
+
+    asyncio.run(body())
+
+
+def test_imported_policies_start_no_timeline_and_each_group_has_its_own_step(log: Log) -> None:
+    """Design 4 and 7."""
+
+    async def body() -> None:
+        await log.bring(3, 7)
+        await log.write(*group("young", 7, seed=None), *group("old", 3, seed=None), *group("last", 3, seed=None))
+        async with GroupStream(log.settings) as stream:
+            assert stream.step is None
+            batches = await drained(stream)
+            with pytest.raises(SettingsError, match="imported"):
+                await stream.trained(Batch(8, ()), publish="s3://weights/8")
+        assert [names(batch) for batch in batches] == [{id_of("old"), id_of("last")}, {id_of("young")}]
+        assert [batch.short for batch in batches] == [False, True]
+        steps = {final.group: final.step for final in await log.finals()}
+        assert steps == {id_of("young"): 8, id_of("old"): 4, id_of("last"): 4}
+        types = {event.headers.type for event in await log.read(Topic.POLICY_VERSIONS)}
+        assert types == {EventType.POLICY_IMPORTED}
+
+    asyncio.run(body())
+
+
+def test_an_expired_member_is_told_before_the_stream_waits_and_its_next_attempt_trains(log: Log) -> None:
+    """Design 8: `member.expired` goes into a transaction of its own before the trainer waits."""
+
+    async def body() -> None:
+        async with GroupStream(log.settings, Start(step=5)) as stream:
+            await log.publish(*(Policy(0, v) for v in range(1, 5)))
+            await log.write(rollout(0, 0, group=id_of("a")), rollout(1, 4, group=id_of("a")))
+            batches = stream.batches(1)
+            waiting = asyncio.ensure_future(anext(batches))
+            while not (gone := await log.expired()):
+                assert not waiting.done()
+            assert [(m.member, m.attempt, m.step, m.tries, m.verdict) for m in gone] == [(0, 1, 5, 1, Verdict.EXPIRED)]
+            await log.write(rollout(0, 4, group=id_of("a"), attempt=2))
+            batch = await waiting
+            assert [(m.member, m.attempt) for m in batch.members] == [(0, 2), (1, 1)]
+            await stream.trained(batch)
+            await batches.aclose()
+        (final,) = await log.finals()
+        assert [(m.attempt, m.verdict) for m in final.members] == [(2, Verdict.FRESH), (1, Verdict.FRESH)]
+
+    asyncio.run(body())
+
+
+def test_an_expired_attempt_stays_expired_after_a_restart(log: Log) -> None:
+    async def body() -> None:
+        async with GroupStream(log.settings, Start(step=5)) as stream:
+            await log.publish(Policy(0, 4))
+            await log.write(rollout(0, 0, group=id_of("a")), rollout(1, 4, group=id_of("a")))
+            assert await drained(stream) == []
+        async with GroupStream(log.settings, Start(step=1)) as stream:
+            assert await drained(stream) == []
+        assert [(m.member, m.attempt) for m in await log.expired()] == [(0, 1)]
+
+    asyncio.run(body())
+
+
+def test_dropped_groups_are_told_with_the_step_and_their_lengths(log: Log) -> None:
+    """Reference xtuner 78 and 107: a discard is never silent."""
+
+    async def body() -> None:
+        await log.bring(0, 9)
+        equal = [rollout(i, 9, group=id_of("equal"), reward=1.0) for i in range(2)]
+        old = [rollout(i, [0, 9], group=id_of("old"), seed=None) for i in range(2)]
+        await log.write(*equal, *old, *group("good", 9))
+        async with GroupStream(log.settings) as stream:
+            async for batch in stream.batches(drain=True):
+                report = await stream.trained(batch)
+                assert report.dropped == {"zero-variance": 1, "no-seed": 1}
+                assert report.dropped_tokens == 8
+        reasons = {final.group: final.reason for final in await log.finals()}
+        assert reasons == {
+            id_of("equal"): DropReason.ZERO_VARIANCE, id_of("old"): DropReason.NO_SEED, id_of("good"): None,
+        }  # fmt: skip
+
+    asyncio.run(body())
+
+
+def test_a_second_trainer_fences_the_first(log: Log) -> None:
+    """Design 8: the first stops with a clear error, and nothing of its step is on the log."""
+
+    async def body() -> None:
+        await log.bring(0)
+        await log.write(*group("a"), *group("b"))
+        async with GroupStream(log.settings) as first:
+            batch = await anext(first.batches())
+            async with GroupStream(log.settings) as second:
+                (taken,) = await drained(second)
+            with pytest.raises(Fenced, match="another trainer has started"):
+                await first.trained(batch)
+        assert names(taken) == names(batch)
+        assert len(await log.finals()) == 2
+
+    asyncio.run(body())
+
+
+def test_a_policy_is_unknown_only_after_the_topic_was_read_to_its_end(log: Log) -> None:
+    """Design 4: a policy published just before its rollouts is found; one that never was ends its slot."""
+
+    async def body() -> None:
+        async with GroupStream(log.settings, Start(step=2)) as stream:
+            await log.publish(Policy(0, 1))
+            await log.write(*group("known", 1), *group("stray", 99), *group("good", 0))
+            (batch,) = await drained(stream)
+            assert names(batch) == {id_of("known"), id_of("good")}
+        (dropped,) = [final for final in await log.finals() if final.reason]
+        assert (dropped.group, dropped.reason) == (id_of("stray"), DropReason.SURVIVORS)
+        assert [m.handle for m in dropped.members] == [None, None]
+        letters = await log.read(Topic.DEAD_LETTERS)
+        assert [event.headers.reason for event in letters] == ["policy-unknown"] * 2
+        await log.publish(Policy(0, 99))
+        async with GroupStream(log.settings, Start(step=2)) as stream:
+            assert await drained(stream) == []
+        assert len(await log.read(Topic.DEAD_LETTERS)) == 2
+
+    asyncio.run(body())
+
+
+def test_a_record_that_was_rejected_stays_rejected_after_a_restart(log: Log) -> None:
+    """What a dead letter says is true for good, also when its policy is published later."""
+
+    async def body() -> None:
+        async with GroupStream(log.settings, Start(step=100)) as stream:
+            await log.write(rollout(0, 99, group=id_of("stray"), size=3))
+            assert await drained(stream) == []
+        await log.publish(Policy(0, 99))
+        await log.write(*(rollout(i, 99, group=id_of("stray"), size=3) for i in (1, 2)))
+        async with GroupStream(log.settings, Start(step=100)) as stream:
+            (batch,) = await drained(stream)
+        assert [m.member for m in batch.members] == [1, 2]
+        (final,) = await log.finals()
+        assert final.members[0].status == "failed"
+        assert len(await log.read(Topic.DEAD_LETTERS)) == 1
+
+    asyncio.run(body())
+
+
+def test_a_starved_trainer_says_who_is_late(log: Log) -> None:
+    """Design 9.5: group, partition, offset and lag."""
+
+    async def body() -> None:
+        await log.bring(0)
+        settings = with_trainer(log.settings, starve_s=1.0)
+        with pytest.raises(Starved, match=r"0 of 2 groups are ready; no group is on the log.*partitions 0 at offset"):
+            async with GroupStream(settings) as stream:
+                await anext(stream.batches())
+        await log.write(group("a")[1])
+        said = rf"group {id_of('a')} on partition \d, read up to offset 1 \(lag 0\), waits for member 0 \(open\)"
+        with pytest.raises(Starved, match=said):
+            async with GroupStream(settings) as stream:
+                await anext(stream.batches())
+
+    asyncio.run(body())
+
+
+def test_held_groups_are_never_drawn_early(log: Log) -> None:
+    async def body() -> None:
+        async with GroupStream(with_trainer(log.settings, starve_s=1.0), Start(step=1)) as stream:
+            await log.publish(Policy(0, 3))
+            await log.write(*group("early", 3), *group("now"), *group("then"))
+            batches = stream.batches()
+            assert names(await anext(batches)) == {id_of("now"), id_of("then")}
+            with pytest.raises(Starved, match="is held for a later step"):
+                await anext(batches)
+
+    asyncio.run(body())
+
+
+def test_a_deadline_passes_on_a_silent_partition(log: Log) -> None:
+    """Design 8: the wall clock wakes it."""
+
+    async def body() -> None:
+        await log.bring(0)
+        settings = with_trainer(log.settings, straggler={"type": "deadline", "seconds": 2, "k": 2})
+        await log.write(*(rollout(i, 0, group=id_of("a"), size=3) for i in range(2)))
+        async with GroupStream(settings) as stream:
+            batch = await anext(stream.batches(1))
+            await stream.trained(batch)
+        (final,) = await log.finals()
+        assert [m.status for m in final.members] == ["completed", "completed", "open"]
+
+    asyncio.run(body())
+
+
+def test_past_its_budget_the_stream_keeps_handles_and_reads_payloads_again(log: Log) -> None:
+    """Design 8: memory is bounded, and what is drawn is whole all the same."""
+
+    def halves(member: int) -> list[Rollout]:
+        return [rollout(member, [0] * 25_000, group=id_of(i)) for i in range(12)]
+
+    async def body() -> None:
+        await log.bring(0)
+        await log.write(*halves(0))
+        async with GroupStream(with_trainer(log.settings, buffer_bytes=1 << 20)) as stream:
+            assert await drained(stream) == []
+            size = len(rollout_event(halves(0)[0], source="/test", now=0).value)
+            assert 1 << 21 <= stream._parts.intake.payload_bytes < (1 << 21) + size
+            await log.write(*halves(1))
+            (batch,) = [batch async for batch in stream.batches(12, drain=True)]
+            assert all(m.rollout and len(m.rollout.trajectory.token_ids) == 25_002 for m in batch.members)
+            assert stream._parts.intake.payload_bytes == 0
+            await stream.trained(batch)
+        assert len(await log.finals()) == 12
+
+    asyncio.run(body())
+
+
+def test_a_state_names_what_a_restart_must_read(log: Log) -> None:
+    """Design 8: nothing before the low watermark is unresolved."""
+
+    async def body() -> None:
+        await log.bring(0)
+        await log.write(*group("a"), *group("b"), rollout(0, 0, group=id_of("open")))
+        async with GroupStream(log.settings) as stream:
+            await drained(stream)
+            state = stream.state_dict()
+        await log.write(rollout(1, 0, group=id_of("open")), *group("c"))
+        async with GroupStream(log.settings, Start(offsets=state["low"])) as stream:
+            (batch,) = await drained(stream)
+        assert names(batch) == {id_of("open"), id_of("c")}
+
+    asyncio.run(body())
+
+
+def handles(final: GroupFinal) -> list[str | None]:
+    return [member.handle for member in final.members]
+
+
+def test_later_records_of_a_drawn_group_are_late(log: Log) -> None:
+    """Design 9.1: at or above `as_of`."""
+
+    async def body() -> None:
+        await log.bring(0)
+        await log.write(*group("a"), *group("b"))
+        async with GroupStream(log.settings) as stream:
+            batch = await anext(stream.batches())
+            await log.write(*(rollout(i, 0, group=id_of("a"), attempt=2) for i in range(2)), *group("c"), *group("d"))
+            second = await anext(stream.batches())
+            assert names(second) == {id_of("c"), id_of("d")}
+            await stream.trained(batch)
+            await stream.trained(second)
+        async with GroupStream(log.settings) as stream:
+            assert await drained(stream) == []
+        final = next(final for final in await log.finals() if final.group == id_of("a"))
+        assert all(handle and int(handle.split("/")[1]) < final.as_of for handle in handles(final))
+        assert [m.attempt for m in final.members] == [1, 1]
+
+    asyncio.run(body())
