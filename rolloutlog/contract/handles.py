@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rolloutlog.contract.natural import natural
+
 
 class Handle(NamedTuple):
     """Partition and offset of a record on its topic; `size` is the value's bytes (0 where unknown)."""
@@ -22,7 +24,7 @@ class Handle(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Handle:
         """Read `partition/offset` or `partition/offset/size`; raises ValueError."""
-        parts = [int(part) for part in text.split("/")]
-        if len(parts) not in (2, 3) or min(parts) < 0:
+        parts = [natural(part) for part in text.split("/")]
+        if len(parts) not in (2, 3):
             raise ValueError(f"a handle is partition/offset/size, not {text!r}")
         return cls(*parts)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar, overload
 
 from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.natural import natural
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.rejection import HeaderError
 from rolloutlog.contract.vocabulary import Grain, RejectReason, RunKind, SeedKind, Status
@@ -65,15 +66,6 @@ def _text(text: str) -> str:
     return text
 
 
-def _count(text: str) -> int:
-    if not (text.isdecimal() and text.isascii()):
-        raise ValueError("not a count")
-    value = int(text)
-    if value >= 2**63:
-        raise ValueError("out of range")
-    return value
-
-
 def _one_of(words: Mapping[str, T]) -> Callable[[str], T]:
     """Reads one of a closed set of words, without the cost of calling an Enum."""
 
@@ -118,16 +110,16 @@ class Headers:
     subject = Field("ce_subject", "text", _text, "what it is about: the rollout, seed, group or policy")
     time = Field("ce_time", "RFC 3339 time", _text, "when it was written")
     content_type = Field(CONTENT_TYPE, "media type", _text, "how to read the value", required=True)
-    schema_version = Field("ce_schemaversion", "integer", _count, "version of this type's schema", required=True)
+    schema_version = Field("ce_schemaversion", "integer", natural, "version of this type's schema", required=True)
     run = Field("ce_run", "text", _text, "the run that sampled it")
     env = Field("ce_env", "text", _text, "environment; of a derived rollout the innermost one")
     derivation = Field("ce_derivation", "text", _text, "name of the derivation, for derived rollouts")
     kind = Field("ce_kind", "train or eval", _word(RunKind), "train may seed and train; eval does neither")
     group = Field("ce_group", "text", _text, "group id; equals the record's key", required=True)
-    group_size = Field("ce_groupsize", "integer", _count, "members dispatched", required=True)
-    group_train = Field("ce_grouptrain", "integer", _count, "members needed to train the group")
-    member = Field("ce_member", "integer", _count, "slot in the group, from 0", required=True)
-    attempt = Field("ce_attempt", "integer", _count, "numbered try at this rollout, from 1")
+    group_size = Field("ce_groupsize", "integer", natural, "members dispatched", required=True)
+    group_train = Field("ce_grouptrain", "integer", natural, "members needed to train the group")
+    member = Field("ce_member", "integer", natural, "slot in the group, from 0", required=True)
+    attempt = Field("ce_attempt", "integer", natural, "numbered try at this rollout, from 1")
     rollout = Field("ce_rollout", "text", _text, "rollout id: <group>.<member>")
     status = Field("ce_status", "completed, aborted or failed", _word(Status), "how this attempt ended")
     stop_condition = Field("ce_stopcondition", "text", _text, "why generation stopped")
@@ -136,11 +128,11 @@ class Headers:
     grain = Field(
         "ce_grain", "token, episode or none", _word(Grain), "how finely policies were recorded; token when absent"
     )
-    dispatch_step = Field("ce_dispatchstep", "integer", _count, "train step at which it was dispatched")
+    dispatch_step = Field("ce_dispatchstep", "integer", natural, "train step at which it was dispatched")
     reward = Field("ce_reward", "number", _real, "reward; absent: pending", dump=_real_text)
-    tokens = Field("ce_tokens", "integer", _count, "tokens over all nodes")
-    turns = Field("ce_turns", "integer", _count, "sampled nodes")
-    branches = Field("ce_branches", "integer", _count, "root-to-leaf paths")
+    tokens = Field("ce_tokens", "integer", natural, "tokens over all nodes")
+    turns = Field("ce_turns", "integer", natural, "sampled nodes")
+    branches = Field("ce_branches", "integer", natural, "root-to-leaf paths")
     filtered = Field(
         "ce_filtered",
         "true or false",
@@ -153,23 +145,23 @@ class Headers:
     origin_seed = Field(
         "ce_originseed", "text", _text, "seed from which all members of the group descend; absent: imported"
     )
-    origin_offset = Field("ce_originoffset", "integer", _count, "offset of that seed on its partition of seeds")
+    origin_offset = Field("ce_originoffset", "integer", natural, "offset of that seed on its partition of seeds")
     seed_kind = Field("ce_seedkind", "seed kind", _word(SeedKind), "what asked for this rollout")
     source_id = Field(
         "ce_sourceid", "text", _text, "immediate source rollout of a derived one, or trace id of an import"
     )
     source_handle = Field("ce_sourcehandle", "partition/offset/size", Handle.parse, "where the immediate source lies")
-    depth = Field("ce_depth", "integer", _count, "derivations between this rollout and its original task")
+    depth = Field("ce_depth", "integer", natural, "derivations between this rollout and its original task")
     seed = Field("ce_seed", "text", _text, "seed that a take, cancellation or expiry speaks of")
     worker = Field("ce_worker", "text", _text, "worker that took a seed")
-    lease = Field("ce_lease", "milliseconds", _count, "how long a take holds without renewal")
-    renewal = Field("ce_renewal", "integer", _count, "0 for a take, then counting")
+    lease = Field("ce_lease", "milliseconds", natural, "how long a take holds without renewal")
+    renewal = Field("ce_renewal", "integer", natural, "0 for a take, then counting")
     policy = Field(
         "ce_policy", "timeline:version", Policy.parse, "the policy that an event on policy-versions speaks of"
     )
-    step = Field("ce_step", "integer", _count, "train step that an event was judged or written for")
-    timeline = Field("ce_timeline", "integer", _count, "timeline that wrote a final event")
-    pass_number = Field("ce_pass", "integer", _count, "pass over the data, from 1")
+    step = Field("ce_step", "integer", natural, "train step that an event was judged or written for")
+    timeline = Field("ce_timeline", "integer", natural, "timeline that wrote a final event")
+    pass_number = Field("ce_pass", "integer", natural, "pass over the data, from 1")
     reason = Field("ce_reason", "text", _text, "why a group was dropped or cancelled, or a record rejected")
 
     def __init__(self, raw: RawHeaders) -> None:

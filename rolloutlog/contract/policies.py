@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rolloutlog.contract.natural import natural
+
 
 class Policy(NamedTuple):
     """The weights after train step `version` on `timeline`; the first are (0, 0)."""
@@ -23,10 +25,7 @@ class Policy(NamedTuple):
     def parse(cls, text: str) -> Policy:
         """Read `timeline:version`; raises ValueError."""
         timeline, version = text.split(":")
-        policy = cls(int(timeline), int(version))
-        if policy.timeline < 0 or policy.version < 0:
-            raise ValueError(f"a policy has no negative numbers: {text}")
-        return policy
+        return cls(natural(timeline), natural(version))
 
 
 class Fork(NamedTuple):

@@ -28,7 +28,8 @@ def check_trajectory(trajectory: Trajectory) -> None:
     table = cast("Table", trajectory.nodes.tolist())
     _check_lengths(trajectory, table)
     _check_nodes(trajectory, table)
-    _check_logprobs(trajectory)
+    if not np.isfinite(trajectory.logprobs).all():
+        raise Rejected(RejectReason.LOGPROBS, "a log-prob isn't finite")
     _check_record(trajectory, table)
     if trajectory.columns:
         _check_columns(trajectory)
@@ -63,13 +64,6 @@ def _check_nodes(trajectory: Trajectory, table: Table) -> None:
         if segments and (said := bad_segments(segments[segment : segment + runs], sampled)) is not None:
             raise Rejected(RejectReason.SEGMENTS, f"node {node}: {said}")
         token, segment = token + tokens, segment + runs
-
-
-def _check_logprobs(trajectory: Trajectory) -> None:
-    """Finite numbers. A finite square says so at once; only a huge one needs the second look."""
-    logprobs = trajectory.logprobs
-    if not math.isfinite(np.dot(logprobs, logprobs)) and not np.isfinite(logprobs).all():
-        raise Rejected(RejectReason.LOGPROBS, "a log-prob isn't finite")
 
 
 def _check_columns(trajectory: Trajectory) -> None:
