@@ -1,15 +1,15 @@
 """Message nodes of the verifiers v1 trace as columns (reference prime_verifiers 1.2 and 1.3).
 
 Guarantees: each array of a node is taken out of it once and joined; what is left of the node is its facts, as they were
-recorded; per-token facts that a trainer or an orchestrator added later are kept apart, on the response axis. Leaves
-out: soundness of the columns (`rolloutlog.contract.checks`), but for what joining would hide: arrays of one node that
-disagree.
+recorded; per-token facts that a trainer or an orchestrator added later are kept apart, on the response axis. The work
+is done column by column, not node by node. Leaves out: soundness of the columns (`rolloutlog.contract.checks`), but for
+what joining would hide: arrays of one node that disagree.
 """
 
 from __future__ import annotations
 
 import struct
-from itertools import compress
+from itertools import chain, compress
 from typing import Any, cast
 
 import numpy as np
@@ -18,8 +18,9 @@ import orjson
 
 from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.graph import NO_PARENT
-from rolloutlog.contract.trajectory import NODE_COLUMNS, SAMPLED, SEGMENTS, Column, Trajectory
+from rolloutlog.contract.trajectory import AGENT, NODE_COLUMNS, PARENT, SAMPLED, SEGMENTS, TOKENS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.producers.importing.foreign import Json
 
 LATE = ("advantages", "reference_logprobs", "trainer_logprobs", "entropies", "loss_weights")
 """Arrays of a node that are added after it was sampled."""
@@ -33,58 +34,42 @@ UNSAID = 2
 class Graph:
     """Nodes of the traces of one episode, in order: a forest whose trees belong to agents."""
 
-    __slots__ = ("_content", "_late", "_logprobs", "_mask", "_rows", "_says_content", "_token_ids", "facts")
+    __slots__ = ("_content", "_logprobs", "_mask", "_rows", "_token_ids", "facts", "late")
 
     def __init__(self) -> None:
-        self.facts: list[dict[str, Any]] = []
-        self._rows: list[tuple[int, int, int, int, int]] = []
+        self.facts: list[Json] = []
+        self.late: dict[str, list[float | None]] = {}
+        """Late facts by name, one entry per response token; None where a node has none."""
+        self._rows: list[npt.NDArray[np.int32]] = []
         self._token_ids: list[int] = []
         self._logprobs: list[float] = []
         self._mask: list[int] = []
         self._content: list[int] = []
-        self._says_content = False
-        self._late: dict[str, list[float | None]] = {}
 
-    def add(self, nodes: list[dict[str, Any]], agent: int = 0) -> int:
+    def add(self, nodes: list[Json], agent: int = 0) -> int:
         """Take the nodes of one trace, which lose their arrays; returns the index of the first. Raises Rejected."""
         base = len(self.facts)
-        for index, node in enumerate(nodes):
-            late = {name: node.pop(name) for name in LATE if name in node}
-            tokens, mask = node.pop("token_ids", None) or (), node.pop("mask", None) or ()
-            logprobs, content = node.pop("logprobs", None) or (), node.pop("is_content", None) or ()
-            if len(mask) != len(tokens) or (content and len(content) != len(tokens)):
-                raise Rejected(
-                    RejectReason.LENGTHS,
-                    f"node {index}: {len(tokens)} token ids, mask of {len(mask)}, is_content of {len(content)}",
-                )
-            for name, values in late.items():
-                self._add_late(name, values, mask)
-            parent = _parent(node.pop("parent", None), index)
-            if parent != NO_PARENT:
-                parent += base
-            self._rows.append((parent, len(tokens), len(logprobs), 0, agent))
-            self._token_ids += tokens
-            self._mask += mask
-            self._logprobs += logprobs
-            self._content += content or [UNSAID] * len(tokens)
-            self._says_content = self._says_content or bool(content)
-            self.facts.append(node)
+        tokens, masks = _taken(nodes, "token_ids"), _taken(nodes, "mask")
+        logprobs, contents = _taken(nodes, "logprobs"), _taken(nodes, "is_content")
+        counts = _lengths(tokens, masks, contents)
+        sampled = list(map(len, logprobs))
+        self._take_late(nodes, masks, sampled)
+        self._rows.append(_rows(nodes, base, counts, sampled, agent))
+        self._token_ids += chain.from_iterable(tokens)
+        self._mask += chain.from_iterable(masks)
+        self._content += chain.from_iterable(contents)
+        self._logprobs += chain.from_iterable(logprobs)
+        self.facts += nodes
         if base:
-            _shift_links(self.facts[base:], base)
+            _shift_links(nodes, base)
         return base
 
-    @property
-    def late(self) -> dict[str, list[float | None]]:
-        """Late facts by name, one entry per response token; None where a node has none."""
-        whole = len(self._logprobs)
-        return {name: values + [None] * (whole - len(values)) for name, values in self._late.items()}
-
-    def trajectory(self, record: dict[str, Any], version: int | None, *, rounds: bool = False) -> Trajectory:
+    def trajectory(self, record: Json, version: int | None, *, rounds: bool = False) -> Trajectory:
         """Columns and record; each node with sampled tokens gets one segment of policy (0, `version`), if known.
 
         `rounds`: the producer is one that rounds log-probs; that it did is seen in them. Raises Rejected.
         """
-        rows = np.array(self._rows, np.int32).reshape(-1, NODE_COLUMNS)
+        rows = np.concatenate(self._rows) if self._rows else np.empty((0, NODE_COLUMNS), np.int32)
         segments = np.empty((0, 3), np.int32)
         if version is not None:
             rows[:, SEGMENTS] = rows[:, SAMPLED] > 0
@@ -94,37 +79,80 @@ class Graph:
         if rounds and len(logprobs) and np.array_equal(np.round(logprobs, DECIMALS), logprobs):
             record["logprob_precision"] = PRECISION
         record["nodes"] = self.facts
+        content = np.frombuffer(bytes(self._content), np.uint8)
         return Trajectory(
             record_text=orjson.dumps(record),
             token_ids=_packed("i", self._token_ids),
             logprobs=logprobs.astype(np.float32),
-            mask=_octets(self._mask),
+            mask=np.frombuffer(bytes(self._mask), np.uint8),
             segments=segments,
             nodes=rows,
-            columns={"is_content": Column(_octets(self._content), "token")} if self._says_content else None,
+            columns={"is_content": Column(content, "token")} if _is_said(content) else None,
             record=record,
         )
 
-    def _add_late(self, name: str, values: Any, mask: Any) -> None:
-        """Keep the sampled tokens' values; before this node's own log-probs are added."""
+    def _take_late(self, nodes: list[Json], masks: list[Any], sampled: list[int]) -> None:
+        at = len(self._logprobs)
+        for node, mask, size in zip(nodes, masks, sampled, strict=True):
+            if not node.keys().isdisjoint(LATE):
+                for name in LATE:
+                    if name in node:
+                        self._add_late(name, node.pop(name), mask, at)
+            at += size
+        for values in self.late.values():
+            values.extend([None] * (at - len(values)))
+
+    def _add_late(self, name: str, values: Any, mask: Any, at: int) -> None:
+        """Keep the sampled tokens' values of a node whose first is response token `at`."""
         if isinstance(values, dict):
-            for part, weights in cast("dict[str, Any]", values).items():
-                self._add_late(f"{name}.{part}", weights, mask)
+            for part, weights in cast("Json", values).items():
+                self._add_late(f"{name}.{part}", weights, mask, at)
         elif values is not None:
-            kept = self._late.setdefault(name, [])
-            kept += [None] * (len(self._logprobs) - len(kept))
+            kept = self.late.setdefault(name, [])
+            kept += [None] * (at - len(kept))
             kept += compress(values, mask) if len(values) == len(mask) else values
 
 
-def _parent(said: Any, index: int) -> int:
-    if said is None:
-        return NO_PARENT
-    if not isinstance(said, int) or not 0 <= said < index:
-        raise Rejected(RejectReason.PARENT, f"node {index} has parent {said}")
-    return said
+def _taken(nodes: list[Json], name: str) -> list[Any]:
+    return [node.pop(name, None) or () for node in nodes]
 
 
-def _shift_links(nodes: list[dict[str, Any]], base: int) -> None:
+def _lengths(tokens: list[Any], masks: list[Any], contents: list[Any]) -> list[int]:
+    """Tokens per node. Where a node doesn't say what is content, its part of `contents` is filled. Raises Rejected."""
+    counts = list(map(len, tokens))
+    if counts != list(map(len, masks)):
+        raise _unequal("mask", counts, masks)
+    if counts != list(map(len, contents)):
+        contents[:] = [part or [UNSAID] * count for part, count in zip(contents, counts, strict=True)]
+        if counts != list(map(len, contents)):
+            raise _unequal("is_content", counts, contents)
+    return counts
+
+
+def _unequal(name: str, counts: list[int], arrays: list[Any]) -> Rejected:
+    node = next(i for i, (count, values) in enumerate(zip(counts, arrays, strict=True)) if count != len(values))
+    said = f"node {node}: {counts[node]} token ids, but {name} has {len(arrays[node])} entries"
+    return Rejected(RejectReason.LENGTHS, said)
+
+
+def _rows(nodes: list[Json], base: int, counts: list[int], sampled: list[int], agent: int) -> npt.NDArray[np.int32]:
+    parents = [node.pop("parent", None) for node in nodes]
+    rows = np.zeros((len(nodes), NODE_COLUMNS), np.int32)
+    rows[:, PARENT] = [NO_PARENT if parent is None else parent for parent in parents]
+    bad = (rows[:, PARENT] < NO_PARENT) | (rows[:, PARENT] >= np.arange(len(nodes)))
+    if bad.any():
+        node = int(bad.argmax())
+        raise Rejected(RejectReason.PARENT, f"node {node} has parent {parents[node]}")
+    rows[:, PARENT] += (rows[:, PARENT] != NO_PARENT) * base
+    rows[:, TOKENS], rows[:, SAMPLED], rows[:, AGENT] = counts, sampled, agent
+    return rows
+
+
+def _is_said(content: npt.NDArray[np.uint8]) -> bool:
+    return bool((content != UNSAID).any())
+
+
+def _shift_links(nodes: list[Json], base: int) -> None:
     """Declared edges name nodes of their own trace; in the forest these lie `base` further on."""
     for node in nodes:
         if links := node.get("semantic_parents"):
@@ -132,14 +160,10 @@ def _shift_links(nodes: list[dict[str, Any]], base: int) -> None:
 
 
 def _packed(code: str, values: list[Any]) -> npt.NDArray[Any]:
-    """A list of numbers as an array of C `code`; half the time that numpy takes. Raises Rejected."""
+    """A list of numbers as an array of C `code`, in half the time that numpy takes. Raises Rejected."""
     try:
         return np.frombuffer(struct.pack(f"={len(values)}{code}", *values), np.dtype(code))
     except struct.error as error:
         if None in values:
             raise Rejected(RejectReason.LOGPROBS, "a log-prob is null") from error
         raise Rejected(RejectReason.SHAPE, f"a number doesn't fit its column: {error}") from error
-
-
-def _octets(values: list[int]) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(bytes(values), np.uint8)

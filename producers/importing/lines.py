@@ -1,7 +1,7 @@
 """Lines of a file, one at a time.
 
-Guarantees: memory is bounded by the longest line; each line knows its number and its first byte, so it can be found
-again; a last line without its end says so. Leaves out: what a line says (`readers`).
+Guarantees: memory is bounded by the longest line; each line knows its first byte, so it can be found again; a last line
+without its end says so. Leaves out: what a line says (`readers`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from io import BufferedReader
 from typing import IO
 
 from rolloutlog.contract.checks import Rejected
-from rolloutlog.contract.errors import MissingExtra
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.producers.importing.sources import SourceFile
+from rolloutlog.producers.importing.spans import Span
 
 BUFFER_BYTES = 1 << 20
 GZIP = b"\x1f\x8b"
@@ -23,55 +22,60 @@ GZIP = b"\x1f\x8b"
 
 @dataclass(slots=True)
 class Line:
-    """One line without its end; `number` counts from 1, `byte` from 0 (in what a compressed file holds).
+    """One line, with its end, and where it begins: bytes from 0, in what a compressed file holds.
 
-    A file that can't be read is one line, number 0, whose `fault` says why.
+    What can't be read of a file is one line whose `fault` says why.
     """
 
-    file: SourceFile
-    number: int
     byte: int
-    raw: bytes
-    ended: bool = True
+    text: bytes
     fault: Rejected | None = None
 
     @property
-    def where(self) -> str:
-        """`path:line`."""
-        return f"{self.file.shown}:{self.number}"
+    def is_ended(self) -> bool:
+        """False for a last line whose writer was cut off, or isn't done."""
+        return self.text.endswith(b"\n")
+
+    @property
+    def raw(self) -> memoryview:
+        """The line without its end, not copied."""
+        end = 2 if self.text.endswith(b"\r\n") else int(self.is_ended)
+        return memoryview(self.text)[: len(self.text) - end]
 
 
-def read_lines(file: SourceFile) -> Iterator[Line]:
-    """The lines of a file. Raises MissingExtra for a compressed one without zstandard."""
-    number, byte = 0, 0
+def read_lines(span: Span) -> Iterator[Line]:
+    """The lines that begin in a span."""
+    byte = span.start
+    if span.fault is not None:
+        yield _unreadable(span, byte, span.fault)
+        return
     try:
-        with _opened(file) as stream:
-            for raw in stream:
-                number += 1
-                if number == 1 and raw.startswith(GZIP):
-                    yield unreadable(file, "gzip data, not lines: unpack it first")
+        with _opened(span) as stream:
+            for text in stream:
+                if byte == 0 and text.startswith(GZIP):
+                    yield _unreadable(span, 0, "gzip data, not lines: unpack it first")
                     return
-                yield Line(file, number, byte, raw.rstrip(b"\r\n"), raw.endswith(b"\n"))
-                byte += len(raw)
+                yield Line(byte, text)
+                byte += len(text)
+                if span.end is not None and byte >= span.end:
+                    return
     except OSError as error:
-        yield unreadable(file, error.strerror or str(error), number, byte)
+        yield _unreadable(span, byte, error.strerror or str(error))
 
 
-def unreadable(file: SourceFile, why: str, number: int = 0, byte: int = 0) -> Line:
-    """The line that stands for what can't be read of a file from `byte` on."""
-    return Line(file, number, byte, b"", fault=Rejected(RejectReason.UNREADABLE, f"{file.shown}: {why}"))
+def _unreadable(span: Span, byte: int, why: str) -> Line:
+    return Line(byte, b"", Rejected(RejectReason.UNREADABLE, f"{span.path}: {why}"))
 
 
 @contextmanager
-def _opened(file: SourceFile) -> Generator[IO[bytes]]:
-    with open(file.path, "rb", buffering=BUFFER_BYTES) as stream:
-        if not file.is_compressed:
+def _opened(span: Span) -> Generator[IO[bytes]]:
+    with open(span.path, "rb", buffering=BUFFER_BYTES) as stream:
+        if not span.is_compressed:
+            stream.seek(span.start)
             yield stream
             return
-        try:
-            import zstandard
-        except ImportError as error:
-            raise MissingExtra("import", "zstandard") from error
+        import zstandard
+
         reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
         try:
             yield BufferedReader(reader, BUFFER_BYTES)

@@ -1,4 +1,4 @@
-"""The events that an importer writes: rollouts, notes, cancellations, dead letters.
+"""The events that an importer writes: rollouts, notes, cancellations, policies, dead letters.
 
 Guarantees: every id is a function of the source's content, so writing twice says nothing new. Leaves out: when they are
 due (`intake`).
@@ -7,21 +7,27 @@ due (`intake`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rolloutlog.contract import provenance, value
+from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.dead_letters import rejected_line
 from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event, outgoing
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.policy_events import policy_imported
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
 from rolloutlog.producers.importing.census import Place
-from rolloutlog.producers.importing.recorded import Identity, Recorded
+from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
+from rolloutlog.producers.importing.report import UNKNOWN
 
 MISSING = "missing-in-source"
 """Reason of a cancellation: the source ended and holds no record of these members."""
 
 
-def slot_of(recorded: Recorded, identity: Identity, place: Place, attempt: int) -> Slot:
+def slot_of(rollout: NormalRollout, place: Place, attempt: int) -> Slot:
     """The slot that a recorded rollout fills: without an origin seed, `source_id` its id in its own run."""
-    lineage = recorded.lineage
+    identity, lineage = rollout.identity, rollout.lineage
     return Slot(
         group=place.group,
         group_size=place.size,
@@ -29,40 +35,51 @@ def slot_of(recorded: Recorded, identity: Identity, place: Place, attempt: int) 
         attempt=attempt,
         kind=identity.kind,
         run=identity.run,
-        env=recorded.env,
+        env=rollout.env,
         derivation=lineage.derivation if lineage else None,
         seed_kind=lineage.kind if lineage else None,
         source_id=identity.traces[0],
         depth=1 if lineage else 0,
-        dispatch_step=recorded.dispatch_step,
-        filtered=recorded.filtered,
+        dispatch_step=rollout.dispatch_step,
+        filtered=rollout.filtered,
     )
 
 
-def recorded_event(
-    recorded: Recorded, slot: Slot, body: bytes, digest: str, *, raw_digest: str, era: str, now: int
-) -> Outgoing:
-    """`rollout.completed` or `rollout.failed`; `body` is the encoded trajectory, `now` in milliseconds since 1970."""
-    known = slot.headers() | provenance.derived(slot, recorded.status, recorded.trajectory, digest)
-    return outgoing(
-        provenance.TYPE_OF[recorded.status], Topic.ROLLOUTS, key=slot.group, event_id=slot.event_id,
-        source=source_of(era), value=body, now=now, subject=slot.rollout, content_type=value.SAFETENSORS,
-        headers={**known, "raw_digest": raw_digest, "step": recorded.step},
+def rollout_event(line: Normal, rollout: NormalRollout, slot: Slot, now: int) -> Outgoing:
+    """`rollout.completed` or `rollout.failed`; `now` in milliseconds since 1970."""
+    known = {**slot.headers(), "rollout": slot.rollout, "raw_digest": line.digest, "step": rollout.step}
+    event = outgoing(
+        provenance.TYPE_OF[rollout.status], Topic.ROLLOUTS, key=slot.group, event_id=slot.event_id,
+        source=_source(line), value=rollout.body, now=now, subject=slot.rollout, content_type=value.SAFETENSORS,
+        headers=known,
     )  # fmt: skip
+    return replace(event, headers=event.headers + rollout.headers)
 
 
-def note_event(recorded: Recorded, slot: Slot, *, era: str, now: int) -> Outgoing:
+def note_event(line: Normal, rollout: NormalRollout, slot: Slot, now: int) -> Outgoing:
     """`rollout.annotated`: what a copy of the trace adds."""
-    return annotation_event(slot, recorded.notes, source=source_of(era), now=now)
+    return annotation_event(slot, rollout.notes, source=_source(line), now=now)
 
 
 def missing_event(group: str, group_size: int, members: Sequence[int], now: int) -> Outgoing:
     """`group.cancelled` of members that the source doesn't have."""
     return cancelled_event(
-        group=group, group_size=group_size, members=list(members), reason=MISSING, source=source_of("end"), now=now
+        group=group, group_size=group_size, members=list(members), reason=MISSING, source="/importers", now=now
     )
 
 
-def source_of(part: str) -> str:
-    """`ce_source` of what an importer writes."""
-    return f"/importers/{part}"
+def policy_event(policy: Policy, run: str, now: int) -> Outgoing:
+    """`policy.imported`."""
+    return policy_imported(policy, run=run, source="/importers", now=now)
+
+
+def fault_event(line: Normal, fault: Fault, *, path: str, number: int, now: int) -> Outgoing:
+    """`record.rejected` of a line."""
+    return rejected_line(
+        Rejected(fault.reason, fault.detail), fault.raw, digest=line.digest, size=line.size, path=path, line=number,
+        byte=line.byte, source=_source(line), now=now,
+    )  # fmt: skip
+
+
+def _source(line: Normal) -> str:
+    return f"/importers/{line.era or UNKNOWN}"

@@ -47,14 +47,14 @@ class Parsed:
     form: Era | Beside
 
 
-def identify(raw: bytes, origin: Origin) -> Identity | None:
+def glance(raw: bytes, origin: Origin) -> Identity | None:
     """Whose an unparsed line is; None for one that is no rollout. Raises Rejected."""
-    glance = skim(raw)
-    form = sniff(glance)
+    line = skim(raw)
+    form = sniff(line)
     if form is None or isinstance(form, Beside):
         return None
     try:
-        return READERS[form].identify(glance, origin)
+        return READERS[form].identify(line, origin)
     except ValueError as error:
         raise Rejected(RejectReason.SHAPE, str(error)) from error
 
@@ -65,11 +65,11 @@ def parse(raw: bytes) -> Parsed:
         line: Any = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
-    glance = glance_at(line)
-    form = sniff(glance)
+    looked_at = glance_at(line)
+    form = sniff(looked_at)
     if form is None:
         raise Rejected(RejectReason.ERA_UNKNOWN, f"no era has a line with the keys {', '.join(sorted(line))[:200]}")
-    return Parsed(line, glance, form)
+    return Parsed(line, looked_at, form)
 
 
 def read(parsed: Parsed, era: Era, origin: Origin) -> Recorded:

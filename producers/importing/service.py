@@ -7,12 +7,13 @@ live run (`follow`).
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.errors import MissingExtra
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -20,54 +21,80 @@ from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.writing import Writer
 from rolloutlog.producers.importing.census import Census
-from rolloutlog.producers.importing.intake import Intake
+from rolloutlog.producers.importing.intake import Intake, Where
 from rolloutlog.producers.importing.known import Known, read_known, read_policies
-from rolloutlog.producers.importing.lines import Line, read_lines, unreadable
+from rolloutlog.producers.importing.parsers import parsed, parsers_for
+from rolloutlog.producers.importing.passes import COUNT, READ, Batch, Pass, T
 from rolloutlog.producers.importing.progress import Phase, Progress, Watch
-from rolloutlog.producers.importing.readers import identify
-from rolloutlog.producers.importing.recorded import Origin
 from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.sources import SourceFile, Sources, find_sources
-
-BATCH_BYTES = 1 << 20
-"""Lines that are read in one go, off the event loop, while the events of the last ones are sent."""
+from rolloutlog.producers.importing.sources import Sources, find_sources
+from rolloutlog.producers.importing.spans import Span, spans_of
 
 
 async def import_runs(
     settings: Settings, paths: Iterable[str | Path], *, group_size: int | None = None, dry_run: bool = False,
-    strict: bool = False, watch: Watch | None = None,
+    strict: bool = False, watch: Watch | None = None, parsers: int | None = None,
 ) -> Report:  # fmt: skip
     """Import recorded runs. `group_size` completes groups whose size nobody recorded; `dry_run` needs no broker.
 
-    `strict` stops at the first rejected line. Raises SourceUnreadable, RunMismatch (a trainer has started here),
-    BrokerUnreachable, RecordTooLarge.
+    `strict` stops at the first rejected line. `parsers` is the number of processes that read; None: as many as are
+    worth it, 0: only this one. Raises SourceUnreadable, RunMismatch (a trainer has started here), BrokerUnreachable,
+    RecordTooLarge, MissingExtra (a compressed file without zstandard).
     """
     started = time.monotonic()
-    sources = find_sources(paths)
-    report = Report(files=len(sources.files), bytes=sources.size, dry_run=dry_run)
-    for path, reason in sources.passed:
-        report.pass_over(path, reason)
-    census = await asyncio.to_thread(_count, sources, Census(group_size), watch)
+    source = _Source.of(find_sources(paths), parsers, watch)
+    report = source.report(dry_run)
+    census = Census(group_size)
+    async for batch in source.passed(COUNT, "counting"):
+        for identity in batch.items:
+            if identity is not None:
+                census.add(identity)
     if dry_run:
-        intake = _intake(settings, census, Known(), report)
-        for _ in _batches(intake, sources, strict, watch):
-            await asyncio.sleep(0)
+        async for _ in _events(_intake(settings, census, Known(), report), source, strict):
+            pass
     else:
-        await _write(settings, census, sources, report, strict, watch)
+        await _write(settings, census, report, source, strict)
     report.groups, report.singles = len(census.groups), census.singles
     report.seconds = time.monotonic() - started
     return report
 
 
-def _count(sources: Sources, census: Census, watch: Watch | None) -> Census:
-    for line in _lines(sources, "counting", watch):
-        try:
-            identity = None if line.fault else identify(line.raw, line.file.origin)
-        except Rejected:
-            continue  # pass two tells
-        if identity is not None:
-            census.add(identity)
-    return census
+@dataclass(slots=True)
+class _Source:
+    """What is imported, and how it is read."""
+
+    sources: Sources
+    spans: list[Span]
+    size: int
+    parsers: int
+    watch: Watch | None
+
+    @classmethod
+    def of(cls, sources: Sources, parsers: int | None, watch: Watch | None) -> _Source:
+        spans, size = list(spans_of(sources)), sources.size
+        if any(span.is_compressed for span in spans):
+            _need_zstandard()
+        return cls(sources, spans, size, parsers_for(size) if parsers is None else parsers, watch)
+
+    def report(self, dry_run: bool) -> Report:
+        report = Report(files=len(self.sources.files), bytes=self.size, dry_run=dry_run)
+        for path, reason in self.sources.passed:
+            report.pass_over(path, reason)
+        return report
+
+    async def passed(self, asked: Pass[T], phase: Phase) -> AsyncIterator[Batch[T]]:
+        """All batches of a pass, saying after each how far it is."""
+        done, rows = 0, 0
+        async for batch in parsed(asked, self.spans, self.parsers):
+            yield batch
+            done, rows = done + batch.size, rows + len(batch.items)
+            if self.watch is not None:
+                self.watch(Progress(phase, min(done, self.size), self.size, rows))
+
+
+def _need_zstandard() -> None:
+    if find_spec("zstandard") is None:
+        raise MissingExtra("import", "zstandard")
 
 
 def _intake(settings: Settings, census: Census, known: Known, report: Report) -> Intake:
@@ -75,61 +102,34 @@ def _intake(settings: Settings, census: Census, known: Known, report: Report) ->
     return Intake(settings.run_id, census, known, report)
 
 
-async def _write(
-    settings: Settings, census: Census, sources: Sources, report: Report, strict: bool, watch: Watch | None
-) -> None:
+async def _write(settings: Settings, census: Census, report: Report, source: _Source, strict: bool) -> None:
     connection = await connect(settings)
     history = await read_policies(connection)
     intake = _intake(settings, census, await read_known(connection, census.groups), report)
     intake.policies = set(history.imported)
-    batches = _batches(intake, sources, strict, watch)
     async with Writer(connection, BlobStore(settings.blobs) if settings.blobs else None) as writer:
-        reading = asyncio.create_task(asyncio.to_thread(next, batches, None))
-        while (events := await reading) is not None:
-            reading = asyncio.create_task(asyncio.to_thread(next, batches, None))
-            for event in events:
-                await _send(writer, event)
+        async for event in _events(intake, source, strict):
+            sent = await writer.send(event)
+            if event.topic is Topic.POLICY_VERSIONS:
+                await sent  # a policy is known before the first rollout that it sampled
 
 
-async def _send(writer: Writer, event: Outgoing) -> None:
-    sent = await writer.send(event)
-    if event.topic is Topic.POLICY_VERSIONS:
-        await sent  # a policy is known before the first rollout that it sampled
-
-
-def _batches(intake: Intake, sources: Sources, strict: bool, watch: Watch | None) -> Iterator[list[Outgoing]]:
-    """Events of the lines, some at a time; at the end those of what is missing."""
-    events: list[Outgoing] = []
-    size, now = 0, _now()
-    for line in _lines(sources, "importing", watch):
-        events += intake.take(line, now)
-        size += len(line.raw)
-        if strict and not intake.report.ok:
-            intake.report.stopped = True
-            yield events
-            return
-        if size >= BATCH_BYTES:
-            yield events
-            events, size, now = [], 0, _now()
-    yield events + intake.finish(now)
-
-
-def _lines(sources: Sources, phase: Phase, watch: Watch | None) -> Iterator[Line]:
-    """Lines of all files in order; tells how far it is once a batch."""
-    total, before, rows, told = sources.size, 0, 0, 0
-    for path, why in sources.unreadable:
-        yield unreadable(SourceFile(Path(path), Origin()), why)
-    for file in sources.files:
-        for line in read_lines(file):
-            yield line
-            rows += 1
-            done = before + line.byte
-            if watch is not None and done - told >= BATCH_BYTES:
-                told = done
-                watch(Progress(phase, done, total, rows))
-        before += file.path.stat().st_size
-    if watch is not None:
-        watch(Progress(phase, total, total, rows))
+async def _events(intake: Intake, source: _Source, strict: bool) -> AsyncIterator[Outgoing]:
+    """Events of all lines in order, and at the end those of what is missing."""
+    path, number = "", 0
+    async for batch in source.passed(READ, "importing"):
+        if batch.span.path != path:
+            path, number = batch.span.path, 0
+        now = _now()
+        for line in batch.items:
+            number += 1
+            for event in intake.take(line, Where(path, number), now):
+                yield event
+            if strict and not intake.report.ok:
+                intake.report.stopped = True
+                return
+    for event in intake.finish(_now()):
+        yield event
 
 
 def _now() -> int:

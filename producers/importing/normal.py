@@ -1,0 +1,56 @@
+"""A line of any era, read: all that admission and the log need of it, and nothing that only its era has.
+
+Guarantees: it travels between processes as msgpack; the body is encoded and hashed. Leaves out: reading (`normalise`)
+and where it goes (`intake`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from rolloutlog.contract.vocabulary import RejectReason, Status
+from rolloutlog.producers.importing.era import Beside, Era
+from rolloutlog.producers.importing.glance import Span as PolicySpan
+from rolloutlog.producers.importing.recorded import Identity, Lineage
+
+
+class Fault(Struct, frozen=True):
+    """Why a line is rejected; `raw` is the line itself where it is small."""
+
+    reason: RejectReason
+    detail: str
+    raw: bytes | None = None
+
+
+class NormalRollout(Struct):
+    """A sound rollout. `headers` are those that follow from its value; `notes` are late facts of this copy."""
+
+    identity: Identity
+    body: bytes
+    digest: str
+    status: Status
+    headers: list[tuple[str, bytes]]
+    env: str | None = None
+    policy: PolicySpan | None = None
+    dispatch_step: int | None = None
+    step: int | None = None
+    filtered: bool | None = None
+    lineage: Lineage | None = None
+    notes: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Normal(Struct):
+    """A line: a rollout, a line that is beside the point, a blank one (neither), or a fault.
+
+    `byte` is where it begins in its file, `size` its length without its end, `digest` its SHA-256.
+    """
+
+    byte: int
+    size: int
+    digest: str
+    era: Era | None = None
+    rollout: NormalRollout | None = None
+    beside: Beside | None = None
+    fault: Fault | None = None
