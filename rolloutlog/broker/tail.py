@@ -16,28 +16,18 @@ from typing import TextIO
 POLL_SECONDS = 0.25
 
 
-def last_lines(path: Path, count: int | None) -> list[str]:
-    """The last `count` lines of a log (None: all), without their ends."""
-    with path.open(errors="replace") as file:
-        return [line.rstrip("\n") for line in deque(file, maxlen=count)]
-
-
-def follow(paths: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """Lines that are added to the logs from now on, for ever."""
-    files = {path: _open(path, os.SEEK_END) for path in paths}
-    while True:
+def read(paths: Sequence[Path], last: int | None = None, follow: bool = False) -> Iterator[tuple[Path, str]]:
+    """The `last` lines (None: all) of each log, then those that are added to any of them, if asked for ever."""
+    files = {path: path.open(errors="replace") for path in paths}
+    for path, file in files.items():
+        yield from ((path, line.rstrip("\n")) for line in deque(file, maxlen=last))
+    while follow:
         for path, file in files.items():
             yield from ((path, line.rstrip("\n")) for line in file)
             if _was_replaced(path, file):
                 file.close()
-                files[path] = _open(path, os.SEEK_SET)
+                files[path] = path.open(errors="replace")
         time.sleep(POLL_SECONDS)
-
-
-def _open(path: Path, whence: int) -> TextIO:
-    file = path.open(errors="replace")
-    file.seek(0, whence)
-    return file
 
 
 def _was_replaced(path: Path, file: TextIO) -> bool:

@@ -108,10 +108,7 @@ def logs(
     if not paths:
         raise NotFound("no broker was ever started in this data folder", "start one with `rolloutlog broker up`")
     prefixes = {path: f"{path.parent.name}  " if len(paths) > 2 else "" for path in paths}
-    for path in paths:
-        for line in tail.last_lines(path, lines):
-            typer.echo(prefixes[path] + line)
-    for path, line in tail.follow(paths) if follow else ():
+    for path, line in tail.read(paths, lines, follow):
         typer.echo(prefixes[path] + line)
 
 
