@@ -1,0 +1,120 @@
+"""Policies and the history that says which still count: effective versions and live events (design 4 and 8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from rolloutlog.contract.policies import Effective, History, Policy
+
+
+def history(*timelines: tuple[int, int | None, int]) -> History:
+    """Timelines as (number, parent, fork step), in the order in which they were started."""
+    made = History()
+    for timeline, parent, step in timelines:
+        made.start(timeline, parent, step)
+    return made
+
+
+RESUMED = history((0, None, 0), (1, 0, 10))
+"""Timeline 0 went past step 10; timeline 1 went on from its step 10."""
+
+TWICE = history((0, None, 0), (1, 0, 10), (2, 1, 14))
+BACK_FURTHER = history((0, None, 0), (1, 0, 10), (2, 0, 6))
+"""Timelines 1 and 2 are siblings: both forked off timeline 0, at 10 and at 6."""
+
+UNRELATED = history((0, None, 0), (1, None, 0))
+
+
+@pytest.mark.parametrize(
+    ("past", "policy", "effective"),
+    [
+        (history((0, None, 0)), Policy(0, 7), Effective(7, abandoned=False)),
+        (RESUMED, Policy(0, 9), Effective(9, abandoned=False)),
+        (RESUMED, Policy(0, 10), Effective(10, abandoned=False)),
+        (RESUMED, Policy(0, 11), Effective(10, abandoned=True)),
+        (RESUMED, Policy(1, 11), Effective(11, abandoned=False)),
+        (TWICE, Policy(0, 12), Effective(10, abandoned=True)),
+        (TWICE, Policy(1, 14), Effective(14, abandoned=False)),
+        (TWICE, Policy(1, 15), Effective(14, abandoned=True)),
+        (BACK_FURTHER, Policy(0, 6), Effective(6, abandoned=False)),
+        (BACK_FURTHER, Policy(0, 8), Effective(6, abandoned=True)),
+        (BACK_FURTHER, Policy(1, 5), Effective(5, abandoned=False)),
+        (BACK_FURTHER, Policy(1, 12), Effective(6, abandoned=True)),
+        (history((0, None, 0), (1, 0, 4), (2, 0, 9)), Policy(1, 7), Effective(4, abandoned=True)),
+        (UNRELATED, Policy(0, 3), Effective(None, abandoned=True)),
+        (RESUMED, Policy(5, 0), Effective(None, abandoned=True)),
+    ],
+)
+def test_the_effective_version_is_that_of_the_shared_history(
+    past: History, policy: Policy, effective: Effective
+) -> None:
+    """Two timelines share history up to the lowest fork step between them; above it a token is abandoned."""
+    assert past.effective(policy) == effective
+
+
+def test_a_number_that_a_resume_used_again_is_another_policy() -> None:
+    past = history((0, None, 0), (1, 0, 10))
+    past.publish(Policy(0, 11))
+    past.publish(Policy(1, 11))
+    assert past.effective(Policy(0, 11)) != past.effective(Policy(1, 11))
+    assert past.current == Policy(1, 11)
+
+
+def test_the_current_policy_is_the_newest_of_the_current_timeline_never_the_largest() -> None:
+    past = history((0, None, 0))
+    past.publish(Policy(0, 40))
+    past.start(1, 0, 12)
+    assert past.current is None
+    past.publish(Policy(1, 12))
+    past.publish(Policy(0, 41))  # a zombie's
+    assert past.current == Policy(1, 12)
+    assert past.knows(Policy(0, 41))
+
+
+def test_imported_policies_are_known_and_never_current() -> None:
+    past = History()
+    past.bring(Policy(0, 3))
+    assert past.knows(Policy(0, 3))
+    assert past.current is None
+    assert not past.started
+    assert past.timeline == 0
+    assert past.effective(Policy(0, 3)) == Effective(3, abandoned=False)
+
+
+def test_timelines_are_numbered_from_the_newest_and_never_meet_imported_ones() -> None:
+    assert History().next_timeline() == 0
+    assert BACK_FURTHER.next_timeline() == 3
+    imported = History()
+    imported.bring(Policy(0, 3))
+    assert imported.next_timeline() == 1
+
+
+def test_an_imported_timeline_has_no_common_ancestor_with_a_trainers_first() -> None:
+    past = History()
+    past.bring(Policy(0, 3))
+    past.start(1, None, 0)
+    assert past.effective(Policy(0, 3)) == Effective(None, abandoned=True)
+
+
+@pytest.mark.parametrize(
+    ("past", "timeline", "step", "live"),
+    [
+        (RESUMED, 0, 10, True), (RESUMED, 0, 11, False), (RESUMED, 1, 500, True), (RESUMED, 2, 1, False),
+        (TWICE, 0, 10, True), (TWICE, 0, 12, False), (TWICE, 1, 14, True), (TWICE, 1, 15, False),
+        (BACK_FURTHER, 0, 6, True), (BACK_FURTHER, 0, 7, False), (BACK_FURTHER, 1, 3, False), (UNRELATED, 0, 1, False),
+        (history((0, None, 0), (1, 0, 10), (2, 1, 4)), 0, 7, False),
+    ],
+)  # fmt: skip
+def test_an_event_is_live_on_the_ancestor_path_at_or_below_each_fork(
+    past: History, timeline: int, step: int, live: bool
+) -> None:
+    assert past.is_live(timeline, step) is live
+
+
+def test_a_loop_of_parents_on_a_broken_log_ends() -> None:
+    past = history((0, 1, 3), (1, 0, 5))
+    assert past.effective(Policy(0, 2)).version == 2
+
+
+def test_a_policy_is_written_as_it_is_read() -> None:
+    assert Policy.parse(str(Policy(2, 17))) == Policy(2, 17)
