@@ -8,7 +8,6 @@ answer. Leaves out: what is read and written (`reading`, `writing`), and topics 
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names
 from rolloutlog.kafka.properties import Security, read_properties, security_of
+from rolloutlog.kafka.quiet import quiet_clients
 
 CLIENT_ID = "rolloutlog"
 BATCH_BYTES = 1024 * 1024
@@ -115,8 +115,3 @@ async def connect(settings: Settings) -> Connection:
     connection = connection_of(settings)
     await connection.check()
     return connection
-
-
-def quiet_clients() -> None:
-    """Let aiokafka log from warning on; its info and debug say nothing that our own log doesn't."""
-    logging.getLogger("aiokafka").setLevel(logging.WARNING)

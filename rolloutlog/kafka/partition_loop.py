@@ -23,18 +23,17 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from rolloutlog.contract.errors import AssignmentMismatch
+from rolloutlog.contract.errors import AssignmentMismatch, BrokerUnreachable, ClientFailed
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.group_member import GroupMember
 from rolloutlog.kafka.loop_options import LoopOptions
 from rolloutlog.kafka.owned_partition import OwnedPartition, PartitionReport
-from rolloutlog.kafka.shard import ShardFactory
+from rolloutlog.kafka.patience import Patience
+from rolloutlog.kafka.shard import Shard, ShardFactory
 from rolloutlog.kafka.takeover import Held
 
 log = logging.getLogger(__name__)
-
-REJOIN_S = 1.0
 
 
 class PartitionLoop:
@@ -52,6 +51,8 @@ class PartitionLoop:
         self._settled = self._closing = False
         self._failure: BaseException | None = None
         self._stopping = asyncio.Event()
+        self._patience = Patience(self._options.patience_s, self._options.max_crashes)
+        self._mismatches = 0
 
     @property
     def reports(self) -> list[PartitionReport]:
@@ -59,7 +60,7 @@ class PartitionLoop:
         return [owner.report for _, owner in sorted(self._owners.items())]
 
     @property
-    def shards(self) -> dict[int, Any]:
+    def shards(self) -> dict[int, Shard]:
         """The shards in memory that are running, by partition, to look at; the loop alone may call them."""
         return {number: held.shard for number, owner in self._owners.items() if (held := owner.running) is not None}
 
@@ -74,35 +75,40 @@ class PartitionLoop:
         unequal assignments, BrokerUnreachable when the cluster was away for too long.
         """
         self._drain = drain
-        for left in reversed(range(self._options.mismatches)):
+        while not self._stopping.is_set():
             try:
                 await self._as_member()
-                return
-            except AssignmentMismatch as error:
-                if not left:
+            except (AssignmentMismatch, BrokerUnreachable, ClientFailed) as error:
+                rest = self._patience.failed(error)
+                self._mismatches += isinstance(error, AssignmentMismatch)
+                if self._mismatches >= self._options.mismatches:
                     raise
-                log.warning("%s; joining again", error)
-            await self._or_stop(asyncio.sleep(REJOIN_S))
+                log.warning("%s; joining again in %.1f s", error, rest)
+                await self._or_stop(asyncio.sleep(rest))
+            else:
+                self._raise_failure()
+                return
 
     async def _as_member(self) -> None:
+        """Be a member until stopped, drained, or a partition has failed for good."""
         self._settled = self._closing = False
         member = GroupMember(self._connection, self._options, self._assigned, self._revoked)
         await member.start()
         try:
-            while not self._stopping.is_set() and not self._is_drained():
+            while not (self._stopping.is_set() or self._is_drained() or self._failures()):
                 await self._or_stop(member.beat())
-                self._raise_failure()
         finally:
             self._closing = True
             await self._revoked()
             await member.stop()
-        self._raise_failure()
 
     def _assigned(self, numbers: frozenset[int]) -> None:
         if self._closing:
             return
         log.info("owns partitions %s of %s", sorted(numbers), self._connection.names.group(self._options.role))
         self._settled = True
+        self._mismatches = 0
+        self._patience.succeeded()
         for number in sorted(numbers):
             self._owners[number] = OwnedPartition(
                 self._connection, self._options, number, self._factory, owned=lambda: len(self._owners),
@@ -122,10 +128,12 @@ class PartitionLoop:
         return self._drain and self._settled and all(owner.is_drained for owner in self._owners.values())
 
     def _raise_failure(self) -> None:
+        for failure in self._failures():
+            raise failure
+
+    def _failures(self) -> list[BaseException]:
         failures = [self._failure, *(owner.failure for owner in self._owners.values())]
-        for failure in failures:
-            if failure is not None:
-                raise failure
+        return [failure for failure in failures if failure is not None]
 
     async def _or_stop(self, work: Coroutine[Any, Any, None]) -> None:
         """Do some work, and leave it when `stop` is called: during a rebalance it may wait for long."""

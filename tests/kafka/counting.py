@@ -18,9 +18,10 @@ from rolloutlog.contract.events import Event, Outgoing, outgoing
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.kafka.connection import Connection, quiet_clients
+from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.loop_options import LoopOptions
 from rolloutlog.kafka.partition_loop import PartitionLoop
+from rolloutlog.kafka.quiet import quiet_clients
 from rolloutlog.kafka.shard import Checkpoint, Inputs, Moment
 
 EVERY = 5

@@ -1,0 +1,40 @@
+"""What aiokafka may log.
+
+Guarantees: warnings and errors only; the same message at most once in ten seconds, since a client without a broker says
+the same thing ten times a second; a rebalance, which is normal, says nothing. Leaves out: our own log.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+PREFIX = "aiokafka"
+REPEAT_S = 10.0
+NORMAL = ("Heartbeat failed for group %s because it is rebalancing",)
+"""aiokafka warns of these although all is well."""
+
+
+class Repeats(logging.Filter):
+    """Lets a message pass when it wasn't said lately; its arguments don't make it another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """True to log it."""
+        text, now = str(record.msg), time.monotonic()
+        if text in NORMAL or now - self._said.get(text, -REPEAT_S) < REPEAT_S:
+            return False
+        self._said[text] = now
+        return True
+
+
+def quiet_clients() -> None:
+    """Install it on every logger of aiokafka, once; a filter of a parent doesn't see what its children log."""
+    for name in [PREFIX, *(name for name in logging.root.manager.loggerDict if name.startswith(PREFIX + "."))]:
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.WARNING)
+        if not any(isinstance(each, Repeats) for each in logger.filters):
+            logger.addFilter(Repeats())
