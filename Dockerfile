@@ -24,6 +24,7 @@ FROM python:3.11-slim AS services
 RUN useradd --system --uid 10001 --home-dir /var/lib/rolloutlog --create-home rolloutlog \
  && install -d -o rolloutlog -g rolloutlog /var/lib/rolloutlog/blobs
 COPY --from=build /opt/rolloutlog /opt/rolloutlog
+COPY producers/importing/demo_run /recorded-run
 ENV PATH=/opt/rolloutlog/bin:$PATH PYTHONUNBUFFERED=1
 USER rolloutlog
 WORKDIR /var/lib/rolloutlog
