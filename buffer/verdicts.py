@@ -12,9 +12,10 @@ from enum import StrEnum
 
 import numpy as np
 
+from rolloutlog.buffer.agents import agents_of
 from rolloutlog.buffer.masks import Bools, Spans, masks_digest, tokens_in
 from rolloutlog.contract.segments import Runs
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.trajectory import AGENT, SAMPLED, Trajectory
 from rolloutlog.contract.vocabulary import Verdict
 
 UNKNOWN_POLICY = np.array([-1], np.int32)
@@ -28,6 +29,16 @@ class Cause(StrEnum):
     TOKENS = "tokens"
     ABANDONED = "abandoned"
     UNKNOWN = "unknown"
+
+
+def _may_train(trajectory: Trajectory) -> Bools | None:
+    """Response tokens that the producer lets train: by its loss mask, and of agents that are trained."""
+    trained = np.array([agent.trainable for agent in agents_of(trajectory)], np.bool_)
+    if trained.all():
+        return trajectory.loss_mask
+    nodes = trajectory.nodes
+    by_agent = np.repeat(trained[nodes[:, AGENT]], nodes[:, SAMPLED])
+    return by_agent if trajectory.loss_mask is None else by_agent & trajectory.loss_mask
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,7 +68,7 @@ class MemberTokens:
         if size and not len(runs.lengths):
             runs = Runs(UNKNOWN_POLICY, UNKNOWN_POLICY, np.array([size]))
         own = Runs(runs.timelines.copy(), runs.versions.copy(), runs.lengths)
-        return cls(member, attempt, size, own, trajectory.loss_mask)
+        return cls(member, attempt, size, own, _may_train(trajectory))
 
     @property
     def may_train(self) -> int:

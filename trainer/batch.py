@@ -57,6 +57,10 @@ class Batch:
     groups: tuple[DrawnGroup, ...]
     short: bool = False
 
+    def __iter__(self) -> Iterator[DrawnGroup]:
+        """Its groups."""
+        return iter(self.groups)
+
     @property
     def members(self) -> Iterator[DrawnMember]:
         """All members of all groups."""

@@ -1,0 +1,28 @@
+"""Drawn groups without a broker: what a stream would yield of rollouts at hand.
+
+Guarantees: judged and drawn by the trainer's own pure parts. Leaves out: payloads by handle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rolloutlog.contract.rollout import Rollout
+from rolloutlog.trainer.batch import DrawnGroup, drawn
+from rolloutlog.trainer.decision import Ready
+from rolloutlog.trainer.draw import Pick
+from rolloutlog.trainer.finals import final_of
+from tests.trainer.desk import Desk
+
+
+def drawn_group(*members: Rollout, step: int = 5, **settings: Any) -> DrawnGroup:
+    """The group that these members make, drawn for `step`."""
+    desk = Desk()
+    desk.say(*members)
+    anything: dict[str, Any] = {"drop_zero_variance": False, "min_survivors": 1}
+    decision = desk.decide(step, None, **(anything | settings))
+    if not isinstance(decision, Ready):
+        raise AssertionError(decision)
+    pending = desk.pending(members[0].slot.group)
+    final = final_of(pending, decision.verdict, timeline=0, as_of=desk.assembly.next_offset)
+    return drawn(Pick(pending, decision.verdict, final))

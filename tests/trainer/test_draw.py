@@ -1,0 +1,88 @@
+"""Drawing batches from settled groups (design 8; reference xtuner G)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import Any
+
+from rolloutlog.contract.settings import TrainerSettings
+from rolloutlog.contract.vocabulary import DropReason
+from rolloutlog.trainer.decision import Judge
+from rolloutlog.trainer.draw import Draw, Pick
+from rolloutlog.trainer.order import OldestFirst
+from tests.trainer.desk import Desk, live, rollout
+
+
+def desk_and_draw(**settings: Any) -> tuple[Desk, Draw]:
+    desk = Desk()
+    judge = Judge(TrainerSettings.model_validate(settings), live())
+    return desk, Draw({0: desk.assembly}, judge, OldestFirst())
+
+
+def say(desk: Desk, draw: Draw, group: str, versions: int, step: int = 5, **more: Any) -> None:
+    desk.say(*(rollout(i, versions, group=group, **more) for i in range(2)))
+    draw.settle(0, group, step)
+
+
+def ids(picks: list[Pick]) -> list[str]:
+    return [pick.pending.id for pick in picks]
+
+
+def test_picking_takes_nothing_until_it_is_said() -> None:
+    """A payload may fail in between: then the group is judged again."""
+    desk, draw = desk_and_draw()
+    for name, version in (("a", 4), ("b", 3), ("c", 4)):
+        say(desk, draw, name, version)
+    assert ids(draw.pick(2, 5)) == ["b", "a"]
+    picks = draw.pick(2, 5)
+    assert ids(picks) == ["b", "a"]
+    draw.take(picks)
+    assert ids(draw.pick(2, 5)) == ["c"]
+
+
+def test_a_group_is_judged_again_when_it_is_drawn() -> None:
+    """Items 55 and 85: it settled as fresh, and expired while it waited."""
+    desk, draw = desk_and_draw()
+    say(desk, draw, "a", 3)
+    assert not draw.notes
+    assert draw.pick(1, 6) == []
+    assert [(e.member, e.step, e.seq_staleness) for e in draw.notes.expired] == [(0, 6, 2), (1, 6, 2)]
+    assert draw.settled == 0
+
+
+def test_drops_are_noted_when_a_group_settles_and_take_it_away() -> None:
+    desk, draw = desk_and_draw()
+    say(desk, draw, "equal", 4, reward=1.0)
+    assert [(final.group, final.reason, final.as_of) for final in draw.notes.dropped] == [
+        ("equal", DropReason.ZERO_VARIANCE, 2)
+    ]
+    assert not desk.assembly.groups
+    assert desk.assembly.ended == {"equal": 2}
+
+
+def test_held_groups_wait_for_their_step() -> None:
+    desk, draw = desk_and_draw()
+    say(desk, draw, "later", 6)
+    say(desk, draw, "now", 4)
+    assert ids(draw.pick(2, 5)) == ["now"]
+    assert draw.settled == 2
+    assert ids(draw.pick(2, 7)) == ["later"]
+    assert [expired.group for expired in draw.notes.expired] == ["now", "now"]
+
+
+def test_a_draw_among_many_groups_is_quick() -> None:
+    """Only what is drawn is judged again."""
+    desk, draw = desk_and_draw()
+    for i in range(2000):
+        say(desk, draw, f"g{i}", 4)
+    start = time.perf_counter()
+    assert len(draw.pick(8, 5)) == 8
+    assert time.perf_counter() - start < 0.1
+
+
+def test_drawing_and_dispatching_need_no_torch() -> None:
+    """Design 5: `train run --no-model` runs without the extra."""
+    code = "import sys, rolloutlog.trainer.dispatch, rolloutlog.trainer.view; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
