@@ -13,7 +13,20 @@ from typing import Annotated, Any, cast
 import typer
 from typer import rich_utils
 
-from rolloutlog.cli import audit, broker, config_show, dead_letters, doctor, importing, look, topics, train, worker
+from rolloutlog.cli import (
+    audit,
+    broker,
+    config_show,
+    dead_letters,
+    doctor,
+    importing,
+    look,
+    seeds,
+    status,
+    topics,
+    train,
+    worker,
+)
 from rolloutlog.cli.output import note, print_error
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
@@ -39,6 +52,9 @@ app.command()(audit.audit)
 app.add_typer(worker.app, name="worker")
 app.add_typer(train.app, name="train")
 app.command()(train.groups)
+app.command()(status.status)
+app.command()(seeds.candidates)
+app.add_typer(seeds.app, name="seeds")
 app.command()(look.show)
 app.command()(look.tail)
 app.add_typer(dead_letters.app, name="dead-letters")

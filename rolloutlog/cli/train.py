@@ -26,7 +26,7 @@ Step = Annotated[int | None, typer.Option("--step", min=1, help="Train step to j
 
 
 @app.callback()
-def _train() -> None:  # pyright: ignore[reportUnusedFunction]
+def _train() -> None:
     """Keep `run` a command of its own, though it is the only one."""
 
 

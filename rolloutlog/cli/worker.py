@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Rollout workers.")
 
 
 @app.callback()
-def _workers() -> None:  # pyright: ignore[reportUnusedFunction]
+def _workers() -> None:
     """Keep `run` a command of its own, though it is the only one."""
 
 

@@ -47,7 +47,7 @@ class Continue(Section):
     """Go on from a compaction or a tool result of the source (reference prime_verifiers 54 to 68)."""
 
     type: Literal["continue"] = "continue"
-    anchor: AnchorKind = AnchorKind.TOOL_CALL
+    anchor: AnchorKind = AnchorKind.COMPACTION
     max_anchors: int | None = Field(default=1, ge=1)
     """Tool-call anchors per source; None: all (item 12)."""
 
@@ -93,7 +93,7 @@ class DerivationSettings(Section):
 
 
 def _default_derivations() -> list[DerivationSettings]:
-    return [DerivationSettings(name="continue", derive=Continue())]
+    return [DerivationSettings(name=f"continue-{anchor}", derive=Continue(anchor=anchor)) for anchor in AnchorKind]
 
 
 class BufferSettings(Section):

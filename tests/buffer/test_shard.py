@@ -30,6 +30,7 @@ def whole(name: str, **facts: Any) -> list[Any]:
     return [rollout(name, member, **facts) for member in range(2)]
 
 
+AFTER_TOOLS = {"name": "continue", "derive": {"type": "continue", "anchor": "tool-call"}}
 NO_DERIVING = {"buffer": {"ratio": 0.0}}
 
 
@@ -38,7 +39,12 @@ class TestDerivedSeeds:
         log = log_of(*whole("a"), buffer={"ratio": 1.0})
         Owner(log).settle()
         (seed,) = log.seeds
-        assert (seed.kind, seed.derivation, seed.depth, seed.env) == (SeedKind.CONTINUE, "continue", 1, "sums")
+        assert (seed.kind, seed.derivation, seed.depth, seed.env) == (
+            SeedKind.CONTINUE,
+            "continue-tool-call",
+            1,
+            "sums",
+        )
         assert seed.anchor
         assert seed.anchor.kind is AnchorKind.TOOL_CALL
         assert seed.messages
@@ -60,7 +66,7 @@ class TestDerivedSeeds:
         assert seed.source
 
         assert seed.anchor
-        settings = settings_id(log.settings.buffer.derivations[0])
+        settings = settings_id(log.settings.buffer.derivations[1])
         made = derived_seed_id(SeedKind.CONTINUE, seed.source.rollout, 1, seed.anchor.node, settings, 0)
         assert seed.id == made
 
@@ -95,7 +101,7 @@ class TestDerivedSeeds:
         assert len(sources) == len(set(sources)) == 4, "one anchor a source, each once"
 
     def test_every_draw_of_a_candidate_is_another_seed(self) -> None:
-        log = log_of(*whole("a"), buffer={"ratio": 4.0, "derivations": [{"name": "continue", "max_draws": 2}]})
+        log = log_of(*whole("a"), buffer={"ratio": 4.0, "derivations": [{**AFTER_TOOLS, "max_draws": 2}]})
         Owner(log).settle()
         assert len({seed.id for seed in log.seeds}) == 4
 
@@ -110,14 +116,14 @@ class TestDerivedSeeds:
         log = log_of(*whole("b", turns=0), *chained)
         Owner(log).settle()
         assert log.seeds == []
-        naming = [{"name": "again", "select": {"source_envs": ["sums/continue"]}}]
+        naming = [{**AFTER_TOOLS, "name": "again", "select": {"source_envs": ["sums/continue"]}}]
         log = log_of(*whole("b", turns=0), *chained, buffer={"ratio": 1.0, "derivations": naming})
         Owner(log).settle()
         assert [(seed.derivation, seed.depth) for seed in log.seeds] == [("again", 2)]
 
     def test_a_late_reward_moves_a_source_into_the_band(self) -> None:
         """Item 13, with design 3: newest annotation wins."""
-        wrong = [{"name": "continue", "select": {"max_source_reward": 0.5}}]
+        wrong = [{**AFTER_TOOLS, "select": {"max_source_reward": 0.5}}]
         log = log_of(*whole("a"), buffer={"ratio": 1.0, "derivations": wrong})
         owner = Owner(log)
         owner.settle()
@@ -129,7 +135,7 @@ class TestDerivedSeeds:
         assert (seed.source.rollout, seed.source.reward) == (rollout_id(group_id("a"), 1), 0.25)
 
     def test_a_refused_anchor_is_drawn_no_more(self) -> None:
-        log = log_of(*whole("a", turns=1), buffer={"ratio": 9.0, "derivations": [{"name": "continue", "max_draws": 9}]})
+        log = log_of(*whole("a", turns=1), buffer={"ratio": 9.0, "derivations": [{**AFTER_TOOLS, "max_draws": 9}]})
         owner = Owner(log)
         owner.settle()
         refused = next(seed for seed in log.seeds if seed.source and seed.source.rollout.endswith(".0"))

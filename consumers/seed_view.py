@@ -1,0 +1,112 @@
+"""Candidates and seeds, as people read them (design 11).
+
+Guarantees: `candidates` and `seeds` show the same facts in the same words, so that one can be compared with the other;
+candidates come in the order in which draws rank them. Leaves out: choosing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from rolloutlog.buffer.candidates import Candidate, Source
+from rolloutlog.buffer.derivations.catalogue import derivation_of
+from rolloutlog.buffer.lineage import derived_seed
+from rolloutlog.buffer.shard import Shard
+from rolloutlog.consumers.shard_view import body_of, shard_views
+from rolloutlog.contract.checks import read_rollout
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.seeds import Draw, Seed
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.connection import connect
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.reading import read_to_end
+
+NOT_DRAWN = Draw(number=0, rollouts=0, seeds=0, group_events=0, settings="")
+
+
+async def candidate_rows(settings: Settings, derivation: str | None = None) -> AsyncIterator[dict[str, Any]]:
+    """What could be derived now, by partition and rank; `derivation` chooses by name or kind."""
+    wanted = {one.name for one in settings.buffer.derivations if derivation in (None, one.name, one.derive.type)}
+    connection = await connect(settings)
+    blobs = BlobStore(settings.blobs) if settings.blobs else None
+    async with PayloadReader(connection) as payloads:
+        async for shard in shard_views(connection, settings):
+            live = [one for one in shard.fold.live({}) if one[1].derivation in wanted]
+            handles = {source.row.offset: source.row.handle(shard.fold.partition) for source, _ in live}
+            events = await payloads.read_all(handles.values())
+            for source, candidate in live:
+                event = events[handles[source.row.offset]]
+                trajectory = await _trajectory(event, blobs)
+                if trajectory is not None:
+                    yield seed_row(_as_seed(settings, shard, source, candidate, trajectory))
+
+
+async def seed_rows(settings: Settings) -> AsyncIterator[dict[str, Any]]:
+    """What was emitted, by partition and offset."""
+    connection = await connect(settings)
+    blobs = BlobStore(settings.blobs) if settings.blobs else None
+    for partition in range(settings.topics.partitions):
+        async for events in read_to_end(connection, Topic.SEEDS, partition, allow_open=True):
+            for event in events:
+                seed = await _seed(event, blobs)
+                if seed is not None:
+                    place = {"partition": event.partition, "offset": event.offset}
+                    yield seed_row(seed) | {
+                        "id": seed.id, "group": seed.group, "group_size": seed.group_size, **place
+                    }  # fmt: skip
+
+
+def seed_row(seed: Seed) -> dict[str, Any]:
+    """The facts of a seed: what it is, where it resumes, and its lineage."""
+    source = seed.source
+    policy = Policy.parse(source.oldest_policy) if source and source.oldest_policy else None
+    return {
+        "kind": seed.kind,
+        "anchor": seed.anchor and seed.anchor.kind,
+        "node": seed.anchor and seed.anchor.node,
+        "source": source and (source.trace or source.rollout),
+        "env": seed.env,
+        "depth": seed.depth,
+        "reward": source and source.reward,
+        "policy": policy and list(policy),
+        "tokens": seed.tokens,
+        "messages": seed.messages,
+    }
+
+
+def _as_seed(settings: Settings, shard: Shard, source: Source, candidate: Candidate, trajectory: Trajectory) -> Seed:
+    chosen = next(one for one in settings.buffer.derivations if one.name == candidate.derivation)
+    return derived_seed(
+        source, candidate, derivation_of(chosen.derive), chosen, trajectory, NOT_DRAWN, shard.fold.partition,
+        settings.topics.partitions,
+    )  # fmt: skip
+
+
+async def _trajectory(event: Event, blobs: BlobStore | None) -> Trajectory | None:
+    """The payload of a candidate; None where it is gone, which the shard finds out when it draws it."""
+    body = await body_of(event, blobs)
+    if isinstance(body, Rejected):
+        return None
+    if body is None:
+        return read_rollout(event).trajectory
+    return read_rollout(event, body.value, body.content_type).trajectory
+
+
+async def _seed(event: Event, blobs: BlobStore | None) -> Seed | None:
+    if event.headers.raw.get("ce_type") != EventType.SEED_EMITTED.encode():
+        return None
+    body = await body_of(event, blobs)
+    if isinstance(body, Rejected):
+        return None
+    value = event.value if body is None else body.value
+    try:
+        return Seed.decode(value or b"")
+    except ValueError:
+        return None

@@ -1,0 +1,54 @@
+"""A shard as it would be now, for people who look: the index, and the inputs that nobody has indexed yet.
+
+Guarantees: reads only; equals what the buffer service would hold once it had read to the present end. Leaves out: what
+that service has in flight.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from rolloutlog.buffer.indexing import Body
+from rolloutlog.buffer.rows import decode
+from rolloutlog.buffer.shard import Shard
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.kafka.blobs import BlobStore, claimed_body
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.reading import read_to_end
+
+CLOCK = 0.0
+"""No lease runs out while one looks."""
+
+
+async def shard_views(connection: Connection, settings: Settings) -> AsyncIterator[Shard]:
+    """Every shard of the run, one after another."""
+    blobs = BlobStore(settings.blobs) if settings.blobs else None
+    for partition in range(settings.topics.partitions):
+        shard = Shard.empty(partition, settings)
+        async for events in read_to_end(connection, Topic.ROLLOUT_INDEX, partition, allow_open=True):
+            for event in events:
+                shard.restore(decode(event.value or b""), event.offset)
+        for topic in INPUT_TOPICS:
+            await _read_on(connection, shard, topic, partition, blobs)
+        yield shard
+
+
+async def _read_on(connection: Connection, shard: Shard, topic: Topic, partition: int, blobs: BlobStore | None) -> None:
+    start = shard.fold.next_offsets[topic]
+    now = int(time.time() * 1000)
+    async for events in read_to_end(connection, topic, partition, start, allow_open=True):
+        for event in events:
+            shard.read(event, await body_of(event, blobs), now=now, clock=CLOCK)
+
+
+async def body_of(event: Event, blobs: BlobStore | None) -> Body | Rejected | None:
+    """What an event's claim stands for, or why that can't be had; None for an event that carries its value."""
+    try:
+        value, content_type = await claimed_body(event, blobs)
+    except Rejected as rejected:
+        return rejected
+    return None if value is None or content_type is None else Body(value, content_type)

@@ -1,0 +1,92 @@
+"""`rolloutlog candidates` and `rolloutlog seeds list`: what could be derived, and what was emitted.
+
+Guarantees: both print the same facts (design 11); an empty answer says so. Leaves out: emitting, which the buffer
+service does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import typer
+
+from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.options import AsJson, Limit, with_settings
+from rolloutlog.cli.output import note, print_json, print_table
+from rolloutlog.contract.settings import Settings
+
+app = typer.Typer(no_args_is_help=True, help="Seeds: the queue of work for rollout workers.")
+LONGEST = 60
+
+
+@app.callback()
+def _seeds() -> None:
+    """Keep `list` a command of its own, though it is the only one."""
+
+
+@app.command("list")
+@with_settings
+def list_(settings: Settings, limit: Limit = None, as_json: AsJson = False) -> None:
+    """Print the seeds on the log, by partition and offset."""
+    from rolloutlog.consumers.seed_view import seed_rows
+
+    rows = asyncio.run(_first(seed_rows(with_broker(settings)), limit))
+    _print(rows, as_json, "no seed was emitted")
+
+
+@with_settings
+def candidates(
+    settings: Settings,
+    derivation: Annotated[str | None, typer.Option("--derivation", help="Only of this derivation.")] = None,
+    limit: Limit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what could be derived now, in the order in which draws rank it."""
+    from rolloutlog.consumers.seed_view import candidate_rows
+
+    rows = asyncio.run(_first(candidate_rows(with_broker(settings), derivation), limit))
+    _print(rows, as_json, "no candidate: nothing on the log can be resumed, or all of it was drawn")
+
+
+def print_seeds(rows: list[dict[str, Any]]) -> None:
+    """A line per seed or candidate."""
+    columns = ("kind", "anchor", "node", "source", "env", "depth", "reward", "policy", "tokens", "resumes after")
+    print_table(None, columns, [_cells(row) for row in rows])
+
+
+def _print(rows: list[dict[str, Any]], as_json: bool, none: str) -> None:
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        print_seeds(rows)
+    else:
+        note(none)
+
+
+def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
+    policy = ":".join(map(str, row["policy"])) if row["policy"] else None
+    source = (row["source"] or "")[:12]
+    return (
+        row["kind"], row["anchor"], row["node"], source, row["env"], row["depth"], row["reward"], policy, row["tokens"],
+        _last(row["messages"]),
+    )  # fmt: skip
+
+
+def _last(messages: list[dict[str, Any]] | None) -> str:
+    """The message at which the seed resumes, short."""
+    if not messages:
+        return ""
+    text = " ".join(str(messages[-1].get("content") or "").split())
+    return f"{messages[-1]['role']}: {text if len(text) <= LONGEST else text[: LONGEST - 3] + '...'}"
+
+
+async def _first(rows: AsyncIterator[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    async for row in rows:
+        found.append(row)
+        if len(found) == limit:
+            break
+    return found
