@@ -1,0 +1,138 @@
+"""Settings: what can't work is refused when it is read, a digest names what a run agrees on (design 9.6, 11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from rolloutlog.contract.settings import Section, Settings, Staleness, TrainerSettings
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"namespcae": "x"}, "Extra inputs"),
+    ({"trainer": {"stalenes": {}}}, "Extra inputs"),
+    ({"namespace": ""}, "pattern"),
+    ({"namespace": "has.dot"}, "pattern"),
+    ({"namespace": "x" * 101}, "pattern"),
+    ({"topics": {"partitions": 0}}, "greater than or equal to 1"),
+    ({"topics": {"partitions": 1001}}, "less than or equal to 1000"),
+    ({"topics": {"max_message_bytes": 1000}}, "greater than or equal to 65536"),
+    ({"topics": {"retention_ms": -2}}, "greater than or equal to -1"),
+    ({"topics": {"replication": 0}}, "greater than or equal to 1"),
+    ({"buffer": {"ratio": -0.1}}, "greater than or equal to 0"),
+    ({"buffer": {"capacity": 0}}, "greater than or equal to 1"),
+    ({"buffer": {"lease_s": 0}}, "greater than 0"),
+    ({"buffer": {"max_attempts": 0}}, "greater than or equal to 1"),
+    ({"buffer": {"derivations": [{"name": "a"}, {"name": "a"}]}}, "two derivations have one name"),
+    ({"buffer": {"derivations": [{"name": "Continue It"}]}}, "pattern"),
+    ({"buffer": {"derivations": [{"name": "a", "derive": {"type": "imagine"}}]}}, "continue"),
+    ({"buffer": {"derivations": [{"name": "a", "max_draws": 0}]}}, "greater than or equal to 1"),
+    ({"buffer": {"derivations": [{"name": "a", "select": {"source_envs": []}}]}}, "source_envs is empty"),
+    (
+        {"buffer": {"derivations": [{"name": "a", "select": {"min_source_reward": 1, "max_source_reward": 0}}]}},
+        "min_source_reward 1.0 is above max_source_reward 0.0",
+    ),
+    ({"trainer": {"batch_groups": 0}}, "greater than or equal to 1"),
+    ({"trainer": {"sync_period": 0}}, "greater than or equal to 1"),
+    ({"trainer": {"order": "newest"}}, "oldest"),
+    ({"trainer": {"straggler": {"type": "forget"}}}, "wait"),
+    ({"trainer": {"straggler": {"type": "deadline"}}}, "seconds"),
+    ({"trainer": {"buffer_groups": 7}}, "below a batch of 8"),
+    ({"trainer": {"max_open": 7}}, "below a batch of 8"),
+    ({"trainer": {"max_open": 17}}, "groups would expire; set overcommit"),
+    ({"trainer": {"staleness": {"max_staleness": -1}}}, "greater than or equal to 0"),
+    ({"trainer": {"staleness": {"max_token_staleness": 1, "on_expire": "drop-group"}}}, "never masks anything"),
+    ({"trainer": {"staleness": {"max_token_staleness": 2, "on_expire": "drop-group"}}}, "never masks anything"),
+    ({"trainer": {"staleness": {"max_token_staleness": 0}}}, "set on_expire"),
+    ({"trainer": {"staleness": {"max_staleness": None, "max_token_staleness": 3}}}, "set on_expire"),
+]
+
+
+@pytest.mark.parametrize(("given", "said"), REFUSED, ids=lambda case: case if isinstance(case, str) else "")
+def test_what_cannot_work_is_refused_and_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=r"(?s).*" + said.replace("(", r"\(").replace(")", r"\)")):
+        Settings.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"trainer": {"max_open": 16}},
+        {"trainer": {"max_open": 99, "overcommit": True}},
+        {"trainer": {"staleness": {"max_staleness": None}, "max_open": 500}},
+        {"trainer": {"staleness": {"max_staleness": 2, "max_token_staleness": 1, "on_expire": "reroll-members"}}},
+        {"trainer": {"staleness": {"max_staleness": None, "max_token_staleness": 0, "on_expire": "keep-as-baseline"}}},
+        {"trainer": {"straggler": {"type": "deadline", "seconds": 30, "k": 3}}},
+        {"buffer": {"derivations": []}},
+    ],
+)
+def test_what_works_is_taken(given: dict[str, Any]) -> None:
+    Settings.model_validate(given)
+
+
+def test_defaults_are_those_that_the_command_line_promises() -> None:
+    """Design 11."""
+    made = Settings()
+    assert (made.topics.partitions, made.trainer.batch_groups, made.trainer.sync_period) == (6, 8, 1)
+    assert made.trainer.staleness == Staleness(max_staleness=1, max_token_staleness=None)
+    assert (made.buffer.lease_s, made.buffer.ratio, made.buffer.capacity, made.buffer.max_attempts) == (60, 1, 4096, 3)
+    assert (made.trainer.open_groups, made.trainer.derived_open) == (16, 2)
+    assert made.trainer.straggler.type == "wait"
+    assert made.run_id == made.namespace == "rolloutlog"
+    assert made.topics.max_record_bytes == made.topics.max_message_bytes - 4096
+
+
+@pytest.mark.parametrize(("n", "w", "bound"), [(0, 1, 8), (1, 1, 16), (1, 4, 40), (3, 2, 56), (None, 4, None)], ids=str)
+def test_open_groups_are_bounded_so_that_none_expires(n: int | None, w: int, bound: int | None) -> None:
+    """B (n W + 1): the i-th open group is trained by step t + i // B, with a policy at most W - 1 steps behind."""
+    assert TrainerSettings(sync_period=w, staleness=Staleness(max_staleness=n)).open_bound == bound
+
+
+def test_a_deployment_may_differ_in_what_is_its_own() -> None:
+    own: dict[str, Any] = {
+        "bootstrap_servers": "elsewhere:9092",
+        "command_config": "client.properties",
+        "blobs": "s3://bucket",
+        "buffer": {"cache_bytes": 0},
+        "trainer": {"starve_s": 5, "buffer_bytes": 1 << 21},
+    }
+    assert Settings.model_validate(own).digest == Settings().digest
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"namespace": "other"}, {"run": "other"}, {"topics": {"partitions": 12}}, {"buffer": {"salt": "1"}},
+        {"buffer": {"ratio": 0.5}}, {"buffer": {"derivations": []}}, {"buffer": {"capacity": 7}},
+        {"trainer": {"batch_groups": 4}}, {"trainer": {"sync_period": 2}}, {"trainer": {"max_passes": 2}},
+        {"trainer": {"staleness": {"max_staleness": 2}}}, {"trainer": {"max_open": 12}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_run_must_agree_on_changes_the_digest(changed: dict[str, Any]) -> None:
+    assert Settings.model_validate(changed).digest != Settings().digest
+
+
+def test_the_digest_depends_on_what_is_said_not_on_how() -> None:
+    spelled = Settings.model_validate(
+        {"trainer": {"sync_period": 1, "batch_groups": 8}, "topics": {"partitions": 6}, "namespace": "rolloutlog"}
+    )
+    assert spelled.digest == Settings().digest
+    assert Settings.model_validate_json(Settings().model_dump_json()).digest == Settings().digest
+
+
+def test_settings_do_not_change_once_they_are_read() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().namespace = "other"
+
+
+def sections(section: type[Section]) -> list[type[Section]]:
+    return [section, *(inner for child in section.__subclasses__() for inner in sections(child))]
+
+
+@pytest.mark.parametrize("section", sections(Section), ids=lambda section: section.__name__)
+def test_every_section_says_what_it_is_and_takes_nothing_unknown(section: type[Section]) -> None:
+    assert section.__doc__
+    assert section.model_config.get("extra") == "forbid"
