@@ -7,8 +7,10 @@ behind. Leaves out: a model; the rollouts were recorded.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,11 +27,17 @@ if TYPE_CHECKING:
     from rolloutlog.contract.rollout import Rollout
 
 NAMESPACE = "demo"
+STAGES = {
+    "fetch": "fetching Apache Kafka, once on this machine", "format": "formatting its data folder",
+    "start": "starting Apache Kafka", "ready": "waiting until it answers",
+}  # fmt: skip
 TRAINER = {
     "batch_groups": 4,
+    "max_open": 64,
+    "overcommit": True,
     "staleness": {"max_staleness": 1, "max_token_staleness": 0, "on_expire": "keep-as-baseline"},
 }
-"""Tokens one version old leave the loss; a rollout two versions old leaves the batch."""
+"""Tokens one version old leave the loss. Nobody works here, so many seeds may be open at once."""
 
 
 def demo(
@@ -46,8 +54,8 @@ def demo(
     with ExitStack() as stack:
         with notes.status("starting Apache Kafka") as status:
 
-            def told(progress: Progress) -> None:
-                status.update(str(progress))
+            def told(step: Progress) -> None:
+                status.update(f"{STAGES[step.stage]} ({step.done}/{step.total})")
 
             broker = stack.enter_context(EmbeddedKafka(on_progress=told))
         settings = Settings.model_validate(
@@ -60,6 +68,15 @@ def demo(
     facts.print("      docs/write-a-producer.md puts your own rollouts on the log.", markup=False)
 
 
+def _export(folder: Path) -> None:
+    from rolloutlog.producers.importing.demo import demo_run
+
+    if folder.exists():
+        raise SettingsError(f"{folder} is there already", "name a folder that isn't")
+    shutil.copytree(demo_run(), folder)
+    facts.print(f"{folder}: a recorded run; `rolloutlog import {folder}` puts it on a log", markup=False)
+
+
 async def _walk(settings: Settings) -> None:
     from rolloutlog.consumers.audit import audit
     from rolloutlog.consumers.buffer_service import run_buffer
@@ -67,7 +84,7 @@ async def _walk(settings: Settings) -> None:
     from rolloutlog.kafka.admin import create_topics
     from rolloutlog.kafka.connection import connect
     from rolloutlog.kafka.run_record import declare
-    from rolloutlog.producers.importing.demo_run import demo_run
+    from rolloutlog.producers.importing.demo import demo_run
     from rolloutlog.producers.importing.service import import_runs
     from rolloutlog.trainer.dispatch import run_dispatch
     from rolloutlog.trainer.view import groups_view
@@ -76,8 +93,7 @@ async def _walk(settings: Settings) -> None:
     connection = await connect(settings)
     topics = await create_topics(connection, settings)
     await declare(connection, settings)
-    with demo_run() as path:
-        report = await import_runs(settings, [path])
+    report = await import_runs(settings, [demo_run()])
     facts.print(
         f"{len(topics)} topics; imported {report.imported} recorded rollouts in {report.groups} groups "
         f"({report.policies} policies, known per episode)"

@@ -18,6 +18,7 @@ from rolloutlog.cli import (
     broker,
     config_show,
     dead_letters,
+    demo,
     doctor,
     importing,
     look,
@@ -45,6 +46,7 @@ app = typer.Typer(
     help="The data plane of asynchronous RL post-training, kept as an event log on Apache Kafka.",
     epilog="Start with `rolloutlog demo --recorded`: it needs nothing but this machine.",
 )
+app.command()(demo.demo)
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 app.command("import")(importing.import_)
