@@ -10,7 +10,7 @@ import pytest
 from rolloutlog.broker import EmbeddedKafka, wire
 from tests.broker import log_client
 
-pytestmark = [pytest.mark.chaos, pytest.mark.slow]
+pytestmark = pytest.mark.chaos
 
 
 @pytest.fixture(scope="module")
