@@ -78,6 +78,11 @@ class Report:
         return sum(era.imported for era in self.eras.values())
 
     @property
+    def duplicates(self) -> int:
+        """Lines that say what is on the log already, in all eras."""
+        return sum(era.duplicates for era in self.eras.values())
+
+    @property
     def rejected(self) -> int:
         """Lines rejected, in all eras and for all reasons."""
         return sum(counted.count for era in self.eras.values() for counted in era.rejected.values())

@@ -17,9 +17,8 @@ from rolloutlog.contract.errors import MissingExtra
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.blobs import BlobStore
-from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.writing import Writer
+from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.importing.census import Census
 from rolloutlog.producers.importing.intake import Intake, Where
 from rolloutlog.producers.importing.known import Known, read_known, read_policies
@@ -29,6 +28,7 @@ from rolloutlog.producers.importing.progress import Phase, Progress, Watch
 from rolloutlog.producers.importing.report import Report
 from rolloutlog.producers.importing.sources import Sources, find_sources
 from rolloutlog.producers.importing.spans import Span, spans_of
+from rolloutlog.producers.run import join
 
 
 async def import_runs(
@@ -38,8 +38,8 @@ async def import_runs(
     """Import recorded runs. `group_size` completes groups whose size nobody recorded; `dry_run` needs no broker.
 
     `strict` stops at the first rejected line. `parsers` is the number of processes that read; None: as many as are
-    worth it, 0: only this one. Raises SourceUnreadable, RunMismatch (a trainer has started here), BrokerUnreachable,
-    RecordTooLarge, MissingExtra (a compressed file without zstandard).
+    worth it, 0: only this one. Raises SourceUnreadable, RunMismatch (no run is declared, or a trainer has started),
+    BrokerUnreachable, RecordTooLarge, MissingExtra (a compressed file without zstandard).
     """
     started = time.monotonic()
     source = _Source.of(find_sources(paths), parsers, watch)
@@ -50,7 +50,7 @@ async def import_runs(
             if identity is not None:
                 census.add(identity)
     if dry_run:
-        async for _ in _events(_intake(settings, census, Known(), report), source, strict):
+        async for _ in _events(_intake(settings.run_id, census, Known(), report), source, strict):
             pass
     else:
         await _write(settings, census, report, source, strict)
@@ -97,17 +97,17 @@ def _need_zstandard() -> None:
         raise MissingExtra("import", "zstandard")
 
 
-def _intake(settings: Settings, census: Census, known: Known, report: Report) -> Intake:
+def _intake(run: str, census: Census, known: Known, report: Report) -> Intake:
     census.number(known)
-    return Intake(settings.run_id, census, known, report)
+    return Intake(run, census, known, report)
 
 
 async def _write(settings: Settings, census: Census, report: Report, source: _Source, strict: bool) -> None:
-    connection = await connect(settings)
-    history = await read_policies(connection)
-    intake = _intake(settings, census, await read_known(connection, census.groups), report)
+    run = await join(settings)
+    history = await read_policies(run.connection)
+    intake = _intake(run.id, census, await read_known(run.connection, census.groups), report)
     intake.policies = set(history.imported)
-    async with Writer(connection, BlobStore(settings.blobs) if settings.blobs else None) as writer:
+    async with Writer(run.connection, run.blobs) as writer:
         async for event in _events(intake, source, strict):
             sent = await writer.send(event)
             if event.topic is Topic.POLICY_VERSIONS:
@@ -120,7 +120,7 @@ async def _events(intake: Intake, source: _Source, strict: bool) -> AsyncIterato
     async for batch in source.passed(READ, "importing"):
         if batch.span.path != path:
             path, number = batch.span.path, 0
-        now = _now()
+        now = now_ms()
         for line in batch.items:
             number += 1
             for event in intake.take(line, Where(path, number), now):
@@ -128,10 +128,5 @@ async def _events(intake: Intake, source: _Source, strict: bool) -> AsyncIterato
             if strict and not intake.report.ok:
                 intake.report.stopped = True
                 return
-    for event in intake.finish(_now()):
+    for event in intake.finish(now_ms()):
         yield event
-
-
-def _now() -> int:
-    """Milliseconds since 1970."""
-    return int(time.time() * 1000)

@@ -1,0 +1,250 @@
+"""Era E4: one episode a line (reference prime_verifiers 1.2; the run that comes with the package)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.trajectory import PARENT, SAMPLED, SEGMENTS, TOKENS
+from rolloutlog.contract.vocabulary import RejectReason, RunKind, Status
+from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.importing.era import Era
+from rolloutlog.producers.importing.glance import Span
+from rolloutlog.producers.importing.readers import READERS, glance, parse, read
+from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
+from rolloutlog.producers.importing.sources import origin_of
+
+STEP = demo_run() / "rollouts" / "step_3" / "train"
+
+
+def raw_lines(cohort: str = "all") -> list[bytes]:
+    return (STEP / cohort / "traces.jsonl").read_bytes().splitlines()
+
+
+def read_raw(raw: bytes, origin: Origin | None = None) -> Recorded:
+    parsed = parse(raw)
+    assert isinstance(parsed.form, Era)
+    return read(parsed, parsed.form, origin or Origin())
+
+
+def changed(line: dict[str, Any]) -> Recorded:
+    return read_raw(orjson.dumps(line))
+
+
+def reason_of(line: dict[str, Any]) -> RejectReason | None:
+    try:
+        changed(line)
+    except Rejected as rejected:
+        return rejected.reason
+    return None
+
+
+@pytest.fixture
+def linear() -> dict[str, Any]:
+    return orjson.loads(raw_lines()[0])
+
+
+def test_a_linear_episode() -> None:
+    """Golden facts of the first line: nodes, tokens, reward, policy, precision."""
+    raw = raw_lines()[0]
+    assert parse(raw).form is Era.E4
+    origin = origin_of(STEP / "all" / "traces.jsonl")
+    recorded = read_raw(raw, origin)
+    trajectory = recorded.trajectory
+    assert trajectory.nodes[:, PARENT].tolist() == [-1, 0, 1, 2, 3]
+    assert trajectory.nodes[:, TOKENS].tolist() == [458, 20, 49, 12, 13]
+    assert trajectory.nodes[:, SAMPLED].tolist() == [0, 0, 42, 0, 6]
+    assert trajectory.token_ids[:3].tolist() == [1, 1110, 201]
+    assert trajectory.logprobs[:3].tolist() == pytest.approx([-0.1, -0.0631, -0.4172])
+    assert (len(trajectory.token_ids), trajectory.response_tokens) == (552, 48)
+    assert trajectory.reward == pytest.approx(1.1)
+    assert recorded.status is Status.COMPLETED
+    assert (recorded.env, recorded.dispatch_step, recorded.step) == ("arith", 2, 3)
+    assert recorded.policy == Span(1, 2)
+    assert trajectory.record["logprob_precision"] == 1e-4
+    assert trajectory.record["stop_condition"] == "agent_completed"
+    assert trajectory.record["verifiers"] == {"version": "0.4.0"}
+    assert trajectory.record["task"]["data"]["answer"] == "391"
+
+
+def test_whose_an_episode_is() -> None:
+    """Run, group, trace and kind, the same from bytes as from the parsed line."""
+    raw = raw_lines()[0]
+    found = glance(raw, Origin())
+    assert found == Identity(
+        traces=("53e9779ba1934cb99e96dbbcaa6866d2",),
+        run="run-demo",
+        group="00000000-0000-0000-0000-000000000001",
+        kind=RunKind.TRAIN,
+        task="bfbbb809f9c43f10c312ab3e21741afa919d1cc4ede9e717f83ee26aac2a2c1e",
+        scope="run-demo",
+    )
+    assert READERS[Era.E4].identify(parse(raw).glance, Origin()) == found
+
+
+def test_every_sampled_node_has_one_segment_at_the_start() -> None:
+    """Design 4: a policy known per episode (grain=episode) is the start's, of timeline 0."""
+    for raw in raw_lines():
+        trajectory = read_raw(raw).trajectory
+        assert trajectory.record["grain"] == "episode"
+        assert (trajectory.nodes[:, SEGMENTS] == (trajectory.nodes[:, SAMPLED] > 0)).all()
+        assert trajectory.segments.tolist() == [[0, 1, 0]] * int(trajectory.nodes[:, SEGMENTS].sum())
+
+
+def test_compaction_is_a_fork() -> None:
+    """Reference 1.3: the restart is a second child of the system node; both branches are there."""
+    trajectory = read_raw(raw_lines()[8]).trajectory
+    assert trajectory.branches == [[0, 1, 2, 3, 4, 5, 6, 7], [0, 8, 9]]
+    assert [message["role"] for message in trajectory.messages if message][-2:] == ["user", "assistant"]
+
+
+def test_the_effective_copy_differs_in_notes_only() -> None:
+    """Reference 1.2: the copy brings the advantage and says that it was trained; its value is the same bytes."""
+    first = {orjson.loads(raw)["id"]: read_raw(raw) for raw in raw_lines()}
+    origin = origin_of(STEP / "effective" / "traces.jsonl")
+    copies = raw_lines("effective")
+    assert len(copies) == 12
+    for raw in copies:
+        copy = read_raw(raw, origin)
+        whole = first[orjson.loads(raw)["id"]]
+        assert copy.trajectory == whole.trajectory
+        assert copy.trajectory.record_text == whole.trajectory.record_text
+        assert whole.notes == {}
+        assert copy.notes["trained"] is True
+        assert copy.notes["step"] == 3
+        advantages = np.array(copy.notes["advantages"], np.float64)
+        assert len(advantages) == copy.trajectory.response_tokens
+        assert advantages == pytest.approx(copy.notes["advantage"], abs=1e-4)
+
+
+def test_nothing_of_the_line_is_lost(linear: dict[str, Any]) -> None:
+    """Metrics, info, timing, calls, tools, the agent's configuration, and the episode's own fields stay."""
+    trace = linear["traces"][0]
+    record = changed(orjson.loads(orjson.dumps(linear))).trajectory.record
+    for name in ("rewards", "metrics", "info", "timing", "calls", "tools", "agent", "extra_usage", "is_completed"):
+        assert record[name] == trace[name], name
+    assert record["episode"] == {k: v for k, v in linear.items() if k not in ("traces", "task")}
+    for kept, node in zip(record["nodes"], trace["nodes"], strict=True):
+        arrays = ("token_ids", "mask", "is_content", "logprobs", "parent")
+        assert kept == {k: v for k, v in node.items() if k not in arrays}
+    assert record["agents"] == [
+        {"name": "agent", "trainable": True, "reward": pytest.approx(1.1), "root": 0, "trace": trace["id"]}
+    ]
+
+
+def test_several_agents_are_roots_of_one_forest(linear: dict[str, Any]) -> None:
+    """Design 4: one table `agents`; the main one is the first that may be trained."""
+    judge = orjson.loads(orjson.dumps(linear["traces"][0]))
+    judge["id"], judge["rewards"] = "b" * 32, {"fair": {"score": 0.5, "weight": 1.0}}
+    judge["agent"]["name"], judge["agent"]["trainable"] = "judge", False
+    judge["nodes"][1]["semantic_parents"] = [{"node": 0, "type": "continuation"}]
+    linear["traces"].insert(0, judge)
+    recorded = changed(linear)
+    trajectory = recorded.trajectory
+    assert trajectory.parents == [-1, 0, 1, 2, 3, -1, 5, 6, 7, 8]
+    assert trajectory.nodes[:, 4].tolist() == [0] * 5 + [1] * 5
+    agents = [(a["name"], a["trainable"], a["root"], a["reward"]) for a in trajectory.record["agents"]]
+    assert agents == [("judge", False, 0, 0.5), ("agent", True, 5, pytest.approx(1.1))]
+    assert trajectory.reward == pytest.approx(1.1)
+    assert trajectory.record["nodes"][1]["semantic_parents"] == [{"node": 0, "type": "continuation"}]
+    linear["traces"].reverse()
+    shifted = changed(linear).trajectory.record
+    assert shifted["nodes"][6]["semantic_parents"] == [{"node": 5, "type": "continuation"}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ok": False},
+        {"errors": [{"type": "SandboxError", "message": "boom"}]},
+        {"is_completed": False},
+        {"nodes": []},
+        {"rewards": {"correct": None}},
+    ],
+)
+def test_no_result_is_failed(linear: dict[str, Any], change: dict[str, Any]) -> None:
+    """Importers never write `aborted`: what has no result failed."""
+    linear["traces"][0].update(change)
+    assert changed(linear).status is Status.FAILED
+
+
+def test_an_episode_without_traces_failed(linear: dict[str, Any]) -> None:
+    """Reference 1.2: `traces` may be empty; the episode's own id stands for it."""
+    linear["traces"], linear["ok"] = [], False
+    raw = orjson.dumps(linear)
+    found = glance(raw, Origin())
+    assert found is not None
+    assert found.traces == (linear["id"],)
+    assert read_raw(raw).status is Status.FAILED
+
+
+def test_a_frozen_model_has_no_policy(linear: dict[str, Any]) -> None:
+    """Reference 1.2: no `work.policy`: no segments, and grain none (design 4)."""
+    del linear["run"]["work"]["policy"]
+    recorded = changed(linear)
+    assert recorded.policy is None
+    assert recorded.trajectory.record["grain"] == "none"
+    assert not len(recorded.trajectory.segments)
+
+
+def test_rounding_is_seen_in_the_logprobs(linear: dict[str, Any]) -> None:
+    """0.4.0 rounds unless told otherwise; 0.3.1 never does (reference 1.2)."""
+    linear["traces"][0]["verifiers"]["version"] = "0.3.1"
+    assert "logprob_precision" not in changed(orjson.loads(orjson.dumps(linear))).trajectory.record
+    linear["traces"][0]["verifiers"]["version"] = "0.4.0"
+    linear["traces"][0]["nodes"][2]["logprobs"][0] = -0.123456
+    assert "logprob_precision" not in changed(linear).trajectory.record
+
+
+def test_a_call_says_how_its_node_was_sampled(linear: dict[str, Any]) -> None:
+    """Reference 1.8: temperature stands at the call, often null."""
+    linear["traces"][0]["calls"][0]["sampling"] = {"temperature": 0.7, "top_p": None}
+    nodes = changed(linear).trajectory.record["nodes"]
+    assert nodes[2]["temperature"] == 0.7
+    assert "top_p" not in nodes[2]
+    assert "temperature" not in nodes[4]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"mask": [True]}, RejectReason.LENGTHS),
+        ({"is_content": [True]}, RejectReason.LENGTHS),
+        ({"logprobs": [-1.0]}, RejectReason.LENGTHS),
+        ({"logprobs": [None] * 42}, RejectReason.LOGPROBS),
+        ({"token_ids": ["a"] * 49}, RejectReason.SHAPE),
+        ({"token_ids": [2**31] * 49}, RejectReason.SHAPE),
+        ({"token_ids": 7}, RejectReason.SHAPE),
+        ({"parent": 2}, RejectReason.PARENT),
+        ({"parent": 99}, RejectReason.PARENT),
+        ({"parent": "x"}, RejectReason.SHAPE),
+        ({"message": {"content": "no role"}}, RejectReason.SHAPE),
+        ({"message": 3}, RejectReason.SHAPE),
+        ({"sampled": False}, RejectReason.SHAPE),
+    ],
+)
+def test_a_bad_node_is_rejected_with_its_reason(
+    linear: dict[str, Any], change: dict[str, Any], reason: RejectReason
+) -> None:
+    """Bad input: lengths that disagree, parents out of range, numbers that don't fit."""
+    linear["traces"][0]["nodes"][2].update(change)
+    with pytest.raises(Rejected) as caught:
+        changed(linear)
+    assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize("name", ["run", "group", "env", "task", "traces"])
+@pytest.mark.parametrize("value", [3, "x", [1], {"id": 5}])
+def test_another_shape_is_rejected(linear: dict[str, Any], name: str, value: Any) -> None:
+    """A foreign dict never makes the reader crash."""
+    linear[name] = value
+    assert reason_of(linear) in (None, RejectReason.SHAPE, RejectReason.ERA_UNKNOWN)
+
+
+def test_the_demo_run_is_where_the_package_is() -> None:
+    assert sorted(path.name for path in Path(demo_run()).rglob("*.jsonl")) == ["traces.jsonl"] * 2
