@@ -49,7 +49,7 @@ class Ends(NamedTuple):
 
 async def partition_counts(connection: Connection, topics: Iterable[Topic]) -> dict[Topic, int]:
     """How many partitions each topic has. Raises NotFound for one that isn't there."""
-    async with _client(connection) as client:
+    async with protocol_client(connection) as client:
         return _counts(connection, await client.fetch_all_metadata(), topics)
 
 
@@ -71,7 +71,7 @@ async def ends_at(connection: Connection, places: Iterable[Place]) -> dict[Place
     """
     wanted = list(places)
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    async with _client(connection) as client:
+    async with protocol_client(connection) as client:
         while True:
             try:
                 return await _ends_at(connection, client, wanted)
@@ -103,10 +103,7 @@ async def _offsets(
 ) -> dict[int, int]:
     by_leader: dict[int, list[tuple[int, int]]] = {}
     for number in numbers:
-        leader = cluster.leader_for_partition(TopicPartition(name, number))
-        if leader is None or leader < 0:
-            raise LeaderNotAvailableError(f"{name}/{number}")
-        by_leader.setdefault(leader, []).append((number, what))
+        by_leader.setdefault(leader_of(cluster, TopicPartition(name, number)), []).append((number, what))
     found: dict[int, int] = {}
     for leader, asked in by_leader.items():
         answer = await client.send(leader, OffsetRequest(-1, isolation, [(name, asked)]))
@@ -117,6 +114,14 @@ async def _offsets(
                     raise error(f"{name}/{number}")
                 found[number] = offset
     return found
+
+
+def leader_of(cluster: ClusterMetadata, place: TopicPartition) -> int:
+    """The node that leads a partition. Raises LeaderNotAvailableError."""
+    leader = cluster.leader_for_partition(place)
+    if leader is None or leader < 0:
+        raise LeaderNotAvailableError(f"{place.topic}/{place.partition}")
+    return leader
 
 
 def _counts(connection: Connection, cluster: ClusterMetadata, topics: Iterable[Topic]) -> dict[Topic, int]:
@@ -130,7 +135,8 @@ def _counts(connection: Connection, cluster: ClusterMetadata, topics: Iterable[T
 
 
 @asynccontextmanager
-async def _client(connection: Connection) -> AsyncGenerator[AIOKafkaClient]:
+async def protocol_client(connection: Connection) -> AsyncGenerator[AIOKafkaClient]:
+    """A client for requests of our own. Raises BrokerUnreachable for what fails inside."""
     client = AIOKafkaClient(**connection.client_options)
     try:
         await client.bootstrap()

@@ -22,6 +22,7 @@ from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.ends import Ends, ends, ends_at, ends_of, partition_counts
 from rolloutlog.kafka.failures import typed
+from rolloutlog.kafka.lenient import fetch_leniently
 
 __all__ = [
     "Ends",
@@ -104,6 +105,7 @@ class Tail:
         self._connection = connection
         self._starts = dict(starts)
         self._known = known
+        self._next: dict[TopicPartition, int] = {}
         self._consumer = connection.consumer(fetch_max_bytes=fetch_bytes)
 
     async def __aenter__(self) -> Tail:
@@ -121,7 +123,7 @@ class Tail:
         await _start(self._connection, self._consumer)
         self._consumer.assign([self._place(*key) for key in self._starts])
         for key, start in self._starts.items():
-            self._consumer.seek(self._place(*key), start)
+            self.seek(*key, start)
 
     async def close(self) -> None:
         """Stop fetching."""
@@ -134,10 +136,14 @@ class Tail:
         """
         try:
             fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
+        except UnicodeDecodeError:
+            fetched = await self._poll_leniently()
         except OffsetOutOfRangeError as error:
             raise IndexMismatch(f"an offset isn't on the log: {error}") from error
         except KafkaError as error:
             raise typed(error, self._connection) from error
+        for place, batch in fetched.items():
+            self._next[place] = batch[-1].offset + 1
         return [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
 
     async def position(self, topic: Topic, partition: int) -> int:
@@ -151,6 +157,7 @@ class Tail:
 
     def seek(self, topic: Topic, partition: int, offset: int) -> None:
         """Go on at another offset."""
+        self._next[self._place(topic, partition)] = offset
         self._consumer.seek(self._place(topic, partition), offset)
 
     def pause(self, topic: Topic, partition: int) -> None:
@@ -184,6 +191,16 @@ class Tail:
                     yield wanted
             elif asyncio.get_running_loop().time() - moved > SILENCE_S:
                 raise BrokerUnreachable(f"nothing was read for {SILENCE_S:.0f} s below offset {left}")
+
+    async def _poll_leniently(self) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """After a failure that lost what it had read: go back, and read what is there in another way."""
+        fetched: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for place in self._consumer.assignment() - self._consumer.paused():
+            records, after = await fetch_leniently(self._connection, place, self._next[place])
+            self._consumer.seek(place, after)
+            if records:
+                fetched[place] = records
+        return fetched
 
     def _place(self, topic: Topic, partition: int) -> TopicPartition:
         return TopicPartition(self._connection.names.topic(topic), partition)

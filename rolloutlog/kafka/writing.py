@@ -23,14 +23,12 @@ from rolloutlog.contract.errors import BrokerUnreachable, Fenced, RecordTooLarge
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.headers import CONTENT_TYPE
 from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.batches import Batches, Sent, Written
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import LINGER_MS, TRANSACTION_TIMEOUT_MS, Connection
-from rolloutlog.kafka.failures import STOP_S, retrieve, stop_producer, too_large, typed
+from rolloutlog.kafka.failures import STOP_S, retrieve, stop_producer, typed
 
 FLUSH_S = 60.0
-
-Written = RecordMetadata
-"""Where a record lies: `topic` (full name), `partition`, `offset`."""
 
 
 class Writer:
@@ -40,8 +38,8 @@ class Writer:
         self._connection = connection
         self._blobs = blobs
         self._linger_ms = linger_ms
-        self._producer: AIOKafkaProducer | None = None
-        self._pending: set[asyncio.Future[Written]] = set()
+        self._client: AIOKafkaProducer | None = None
+        self._batches: Batches | None = None
         self._failure: BaseException | None = None
         self._broken = False
         self._starting = asyncio.Lock()
@@ -57,59 +55,60 @@ class Writer:
         finally:
             await self.close()
 
-    async def send(self, record: Outgoing) -> asyncio.Future[Written]:
-        """Hand a record to the client; waits while its buffer is full. The future tells where it lies.
+    async def send(self, record: Outgoing) -> Sent:
+        """Put a record into its partition's batch; waits while that is full. What it returns tells where it lies.
 
-        Raises RecordTooLarge, BlobUnavailable, BrokerUnreachable. Nobody need await the future: `flush` tells.
+        Raises RecordTooLarge, BlobUnavailable, BrokerUnreachable, NotFound. Nobody need await it: `flush` tells.
         """
         record = await fitted(record, self._connection, self._blobs)
-        producer = await self._ready()
+        batches = await self._ready()
         try:
-            future = await _send(producer, self._connection, record)
+            return await batches.add(record)
         except KafkaError as error:
-            self._broken = self._broken or not too_large(error)
+            self._broken = True
             raise typed(error, self._connection) from error
-        self._pending.add(future)
-        future.add_done_callback(self._settled)
-        return future
 
     async def flush(self, timeout_s: float = FLUSH_S) -> None:
         """Wait until all that was sent is on the log. Raises the first failure since the last flush, or
         BrokerUnreachable when some are still on their way after `timeout_s` seconds."""
-        if self._pending:
-            await asyncio.wait(self._pending, timeout=timeout_s)
+        pending = self._batches.pending if self._batches is not None else set[asyncio.Future[RecordMetadata]]()
+        if self._batches is not None and pending:
+            self._batches.ship()
+            await asyncio.wait(set(pending), timeout=timeout_s)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise typed(failure, self._connection) from failure
-        if left := len(self._pending):
+        if left := len(pending):
             raise BrokerUnreachable(
-                f"{left} records aren't on the log at {self._connection.bootstrap_servers} after {timeout_s:.0f} s"
+                f"{left} batches aren't on the log at {self._connection.bootstrap_servers} after {timeout_s:.0f} s"
             )
 
     async def close(self) -> None:
         """Stop the client; what isn't flushed is given up."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            await stop_producer(producer)
-            for future in self._pending:
-                future.cancel()
+        client, self._client = self._client, None
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            batches.give_up()
+        if client is not None:
+            await stop_producer(client)
 
-    def _settled(self, future: asyncio.Future[Written]) -> None:
-        self._pending.discard(future)
-        if not future.cancelled() and (error := future.exception()) is not None:
+    def _settled(self, first: asyncio.Future[RecordMetadata]) -> None:
+        if not first.cancelled() and (error := first.exception()) is not None:
             self._broken = True
             self._failure = self._failure or error
 
-    async def _ready(self) -> AIOKafkaProducer:
-        if self._producer is not None and not self._broken:
-            return self._producer
+    async def _ready(self) -> Batches:
+        if self._batches is not None and not self._broken:
+            return self._batches
         async with self._starting:
             if self._broken:
                 await self.close()
                 self._broken = False
-            if self._producer is None:
-                self._producer = await _started(self._connection, self._connection.producer(linger_ms=self._linger_ms))
-            return self._producer
+            if self._batches is None:
+                client = self._connection.producer(linger_ms=self._linger_ms)
+                self._client = await _started(self._connection, client)
+                self._batches = Batches(client, self._connection.names, self._linger_ms, self._settled)
+            return self._batches
 
 
 @dataclass(slots=True)
@@ -119,7 +118,7 @@ class Transaction:
     _writer: TransactionalWriter
     _producer: AIOKafkaProducer
     written: list[Written] = field(default_factory=list[Written])
-    _futures: list[asyncio.Future[Written]] = field(default_factory=list[asyncio.Future[Written]])
+    _futures: list[asyncio.Future[RecordMetadata]] = field(default_factory=list[asyncio.Future[RecordMetadata]])
     _offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict[str, dict[TopicPartition, int]])
 
     async def send(self, record: Outgoing) -> None:
@@ -140,7 +139,8 @@ class Transaction:
 
     async def finish(self) -> None:
         """Await every record, then commit. Called on leaving the block."""
-        self.written = list(await asyncio.gather(*self._futures))
+        answers = await asyncio.gather(*self._futures)
+        self.written = [Written(answer.topic, answer.partition, answer.offset) for answer in answers]
         for group, offsets in self._offsets.items():
             await self._producer.send_offsets_to_transaction(offsets, group)
         await self._producer.commit_transaction()
@@ -232,10 +232,11 @@ async def fitted(record: Outgoing, connection: Connection, blobs: BlobStore | No
     content_type = dict(record.headers).get(CONTENT_TYPE, b"").decode()
     claim = await blobs.put(record.value, content_type)
     headers = [(name, CLAIM.encode() if name == CONTENT_TYPE else text) for name, text in record.headers]
-    return replace(record, headers=headers, value=claim.encode())
+    claimed = replace(record, headers=headers, value=claim.encode())
+    return await fitted(claimed, connection, None)  # headers above the limit can't be claimed
 
 
-async def _send(producer: AIOKafkaProducer, connection: Connection, record: Outgoing) -> asyncio.Future[Written]:
+async def _send(producer: AIOKafkaProducer, connection: Connection, record: Outgoing) -> asyncio.Future[RecordMetadata]:
     return await producer.send(
         connection.names.topic(record.topic),
         value=record.value,

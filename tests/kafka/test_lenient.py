@@ -1,0 +1,85 @@
+"""A header whose name isn't UTF-8, as a client in another language may write it, stops nobody (bad input)."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
+
+from rolloutlog.contract.checks import Rejected, read_headers
+from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.kafka.admin import create_topics
+from rolloutlog.kafka.connection import Connection, connect
+from rolloutlog.kafka.ends import leader_of
+from rolloutlog.kafka.reading import Tail, read_to_end
+from rolloutlog.kafka.writing import Writer
+
+CRC_AT, CRC_FROM = 17, 21
+BAD_NAME = b"ce_\xff\xfe"
+
+
+def batch_with_bad_name(values: list[bytes]) -> bytes:
+    """An uncompressed batch; the middle record has a header whose name isn't UTF-8."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2, compression_type=0, is_transactional=False, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+        batch_size=1 << 16,
+    )  # fmt: skip
+    for number, value in enumerate(values):
+        builder.append(number, 1000, b"key", value, [("ce_XX" if number == 1 else "ce_id", b"x")])
+    batch = bytearray(bytes(builder.build()).replace(b"ce_XX", BAD_NAME))
+    struct.pack_into(">I", batch, CRC_AT, calc_crc32c(bytes(batch[CRC_FROM:])))
+    return bytes(batch)
+
+
+async def produce_raw(connection: Connection, topic: Topic, partition: int, batch: bytes) -> None:
+    name = connection.names.topic(topic)
+    producer = AIOKafkaProducer(bootstrap_servers=connection.bootstrap_servers)
+    await producer.start()
+    await producer.partitions_for(name)
+    leader = leader_of(producer.client.cluster, TopicPartition(name, partition))
+    request = ProduceRequest(
+        transactional_id=None, required_acks=-1, timeout=5000, topics=[(name, [(partition, batch)])]
+    )
+    answer = await producer.client.send(leader, request)
+    assert answer.topics[0][1][0][1] == 0
+    await producer.stop()
+
+
+@pytest.mark.broker
+def test_a_header_name_that_is_not_utf8_is_read_around(settings: Settings) -> None:
+    """In its place, with its neighbours of the same batch, and of other partitions that were fetched with it."""
+
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        plain = [Outgoing(Topic.ROLLOUTS, b"k", [("ce_id", b"x")], b"%d" % number, number % 2) for number in range(40)]
+        async with Writer(connection) as writer:
+            for record in plain:
+                await writer.send(record)
+        await produce_raw(connection, Topic.ROLLOUTS, 0, batch_with_bad_name([b"a", b"b", b"c"]))
+        async with Writer(connection) as writer:
+            for record in plain:
+                await writer.send(record)
+        expected = {number: [record.value for record in plain if record.partition == number] for number in range(2)}
+        async with Tail(connection, {(Topic.ROLLOUTS, 0): 0, (Topic.ROLLOUTS, 1): 0}) as tail:
+            stops = {(Topic.ROLLOUTS, 0): 43, (Topic.ROLLOUTS, 1): 40}
+            read = [event async for events in tail.until(stops) for event in events]
+        assert [event.value for event in read if event.partition == 1] == expected[1] * 2
+        first = [event for event in read if event.partition == 0]
+        assert [event.value for event in first] == [*expected[0], b"a", b"b", b"c", *expected[0]]
+        assert [event.offset for event in first] == list(range(43))
+        again = [event async for events in read_to_end(connection, Topic.ROLLOUTS, 0, 21) for event in events]
+        assert [event.value for event in again] == [event.value for event in first[21:]]
+        with pytest.raises(Rejected) as rejected:
+            read_headers(first[21])
+        assert rejected.value.reason is RejectReason.HEADER_UNKNOWN
+
+    asyncio.run(body())
