@@ -21,6 +21,11 @@ Spans = npt.NDArray[np.int64]
 NOTHING: Spans = np.empty((0, 2), np.int64)
 
 
+def everything(length: int) -> Spans:
+    """The spans of a mask of `length` ones."""
+    return np.array([[0, length]], np.int64) if length else NOTHING
+
+
 def spans_of(mask: Bools) -> Spans:
     """Spans of a mask, any length."""
     edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rolloutlog.buffer.masks import NOTHING, Bools, Spans, spans_of, spans_of_runs, tokens_in
+from rolloutlog.buffer.masks import NOTHING, Bools, Spans, everything, spans_of, spans_of_runs, tokens_in
 from rolloutlog.buffer.verdicts import Cause, GroupVerdict, MemberTokens, MemberVerdict
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.segments import I64, Runs
@@ -62,6 +62,8 @@ def effective_versions(runs: Runs, history: History) -> tuple[I64, Bools]:
     """Effective version of each run (design 4; `UNKNOWN_VERSION` without a common ancestor), and what is abandoned."""
     versions = runs.versions.astype(np.int64)
     abandoned = np.zeros(len(versions), np.bool_)
+    if (runs.timelines == history.timeline).all():
+        return versions, abandoned
     for timeline in np.unique(runs.timelines):
         here = runs.timelines == timeline
         shared = history.shared_until(int(timeline))
@@ -104,9 +106,9 @@ def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rul
 
 def _spans(member: MemberTokens, fresh: Bools) -> Spans:
     """Fresh tokens that the producer keeps in the loss (item 56)."""
-    if member.loss_mask is None:
-        return spans_of_runs(member.runs.lengths, fresh)
-    return spans_of(member.loss_mask & np.repeat(fresh, member.runs.lengths))
+    if member.loss_mask is not None:
+        return spans_of(member.loss_mask & np.repeat(fresh, member.runs.lengths))
+    return everything(member.response_tokens) if fresh.all() else spans_of_runs(member.runs.lengths, fresh)
 
 
 def _cause(

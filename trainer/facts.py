@@ -96,14 +96,12 @@ def fact_of(event: Event, partitions: int, body: bytes | None = None, body_type:
         return None
     if kind is EventType.GROUP_CANCELLED:
         return _cancelled(event)
-    slot = Slot.of(headers)
+    if kind is EventType.ROLLOUT_ANNOTATED:
+        return _annotated(event)
     try:
-        if kind is EventType.ROLLOUT_ANNOTATED:
-            return Annotated(slot, headers.require(Headers.id), read_annotation(event))
-        rollout = read_rollout(event, body, body_type)
+        return arrived(event, read_rollout(event, body, body_type), body, body_type)
     except Rejected as rejected:
-        return None if kind is EventType.ROLLOUT_ANNOTATED else Bad(slot, rejected)
-    return arrived(event, rollout, body, body_type)
+        return Bad(Slot.of(headers), rejected)
 
 
 def arrived(event: Event, rollout: Rollout, body: bytes | None = None, body_type: str | None = None) -> Arrived:
@@ -115,6 +113,14 @@ def arrived(event: Event, rollout: Rollout, body: bytes | None = None, body_type
     record = Record(rollout.slot.attempt, status, event.handle, digest, event.timestamp, reward, *span)
     kind = body_type or event.headers.require(Headers.content_type)
     return Arrived(rollout, record, Payload(rollout.slot, raw, kind))
+
+
+def _annotated(event: Event) -> Annotated | None:
+    headers = event.headers
+    try:
+        return Annotated(Slot.of(headers), headers.require(Headers.id), read_annotation(event))
+    except Rejected:
+        return None
 
 
 def _cancelled(event: Event) -> Cancelled | None:

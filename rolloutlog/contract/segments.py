@@ -66,11 +66,10 @@ def bad_segments(rows: Sequence[Sequence[int]], tokens: int) -> str | None:
 
 def runs_of(segments: I32, counts: I32, sampled: I32) -> Runs:
     """Segments of checked nodes as runs on the response axis (nodes in creation order, each once)."""
-    ends = np.cumsum(sampled, dtype=np.int64)
-    node = np.repeat(np.arange(len(counts)), counts)
-    starts = (ends - sampled)[node] + segments[:, 2]
-    total = int(ends[-1]) if len(ends) else 0
-    lengths = np.diff(np.r_[starts, total])
+    starts = np.repeat(np.cumsum(sampled, dtype=np.int64) - sampled, counts) + segments[:, 2]
+    lengths = np.empty_like(starts)
+    lengths[:-1] = starts[1:] - starts[:-1]
+    lengths[-1:] = sampled.sum() - starts[-1:]
     return Runs(segments[:, 0], segments[:, 1], lengths)
 
 
