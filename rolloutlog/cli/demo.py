@@ -41,11 +41,12 @@ TRAINER = {
 
 
 def demo(
-    recorded: Annotated[
-        bool, typer.Option("--recorded", help="Use the recorded run that ships with rolloutlog.")
-    ] = False,
+    recorded: Annotated[bool, typer.Option("--recorded", help="Use the recorded run that ships here.")] = False,
+    export: Annotated[Path | None, typer.Option("--export", help="Only copy that run to a new folder.")] = None,
 ) -> None:
     """Walk the whole path over a recorded run, on a Kafka of its own that ends with the command."""
+    if export is not None:
+        return _export(export)
     if not recorded:
         raise SettingsError("this build demonstrates recorded rollouts only", "run `rolloutlog demo --recorded`")
     from rolloutlog.broker import EmbeddedKafka
