@@ -46,7 +46,8 @@ def demo(
 ) -> None:
     """Walk the whole path over a recorded run, on a Kafka of its own that ends with the command."""
     if export is not None:
-        return _export(export)
+        _export(export)
+        return
     if not recorded:
         raise SettingsError("this build demonstrates recorded rollouts only", "run `rolloutlog demo --recorded`")
     from rolloutlog.broker import EmbeddedKafka
