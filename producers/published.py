@@ -5,7 +5,6 @@ Guarantees: a `Submission` may be awaited at any time, more than once or never. 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import Headers
+from rolloutlog.kafka.batches import Sent
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.failures import typed
-from rolloutlog.kafka.writing import Written
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,11 +28,11 @@ class Published:
 class Submission:
     """A record that the client has taken: `await` it for its `Published`, or let `flush` do it."""
 
-    __slots__ = ("_connection", "_headers", "_size", "_written")
+    __slots__ = ("_connection", "_headers", "_sent", "_size")
 
-    def __init__(self, record: Outgoing, written: asyncio.Future[Written], connection: Connection) -> None:
+    def __init__(self, record: Outgoing, sent: Sent, connection: Connection) -> None:
         self._headers, self._size = record.headers, len(record.value)
-        self._written, self._connection = written, connection
+        self._sent, self._connection = sent, connection
 
     @property
     def event_id(self) -> str:
@@ -43,12 +42,12 @@ class Submission:
     @property
     def done(self) -> bool:
         """True once it is on the log, or failed."""
-        return self._written.done()
+        return self._sent.done()
 
     async def wait(self) -> Published:
         """The handle. Raises BrokerUnreachable, ClientFailed, NotAllowed; cancelling the waiter cancels no write."""
         try:
-            written = await asyncio.shield(self._written)
+            written = await self._sent
         except Exception as error:
             raise typed(error, self._connection) from error
         return Published(self.event_id, Handle(written.partition, written.offset, self._size))

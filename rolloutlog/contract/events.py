@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Outgoing:
     @property
     def size(self) -> int:
         """Bytes with key and headers, as the topic's limit counts them (framing left out: the margin covers it)."""
-        return len(self.key) + len(self.value) + sum(len(name) + len(text) for name, text in self.headers)
+        return len(self.key) + len(self.value) + sum(map(len, chain.from_iterable(self.headers)))
 
 
 def time_text(milliseconds: int) -> str:

@@ -109,9 +109,11 @@ class Batches:
             lane.ship()
 
     def give_up(self) -> None:
-        """Nothing that is open will be sent."""
-        for lane in self._lanes.values():
-            lane.give_up()
+        """The client is closed: what has no answer won't get one."""
+        for first in list(self.pending):
+            if not first.done():
+                first.set_exception(ProducerClosed())
+        self._lanes.clear()
 
     def open(self) -> Batch:
         """A new batch, whose answer is awaited with the others."""
@@ -120,7 +122,7 @@ class Batches:
         batch.first.add_done_callback(self._done)
         return batch
 
-    def linger(self, work: Callable[[], None]) -> asyncio.TimerHandle:
+    def linger(self, work: Callable[[], object]) -> asyncio.TimerHandle:
         """Do it when a batch that opens now has waited long enough."""
         return asyncio.get_running_loop().call_later(self._linger_s, work)
 
@@ -172,14 +174,9 @@ class Lane:
         return batch.shipping
 
     async def full(self) -> None:
-        """Wait until there is another batch. The task that sends isn't the waiter's, so cancelling that loses nothing."""
+        """Wait until there is another batch. The waiter isn't the one that sends, so cancelling it loses nothing."""
         if (shipping := self.ship()) is not None:
             await asyncio.shield(shipping)
-
-    def give_up(self) -> None:
-        """The open batch won't be sent."""
-        if self._open is not None:
-            self._close(self._open).fail(ProducerClosed())
 
     async def _ship(self, batch: Batch) -> None:
         async with self._turn:

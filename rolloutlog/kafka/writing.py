@@ -87,10 +87,10 @@ class Writer:
         """Stop the client; what isn't flushed is given up."""
         client, self._client = self._client, None
         batches, self._batches = self._batches, None
-        if batches is not None:
-            batches.give_up()
         if client is not None:
             await stop_producer(client)
+        if batches is not None:
+            batches.give_up()
 
     def _settled(self, first: asyncio.Future[RecordMetadata]) -> None:
         if not first.cancelled() and (error := first.exception()) is not None:

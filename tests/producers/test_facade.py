@@ -119,12 +119,13 @@ def test_a_program_that_ends_without_close_loses_nothing(settings: Settings) -> 
 def test_ctrl_c_while_it_publishes_leaves_a_producer_that_closes(settings: Settings) -> None:
     body = """
         with producer:
-            print("ready", flush=True)
             attempt = 0
             try:
                 while True:
                     attempt += 1
                     producer.publish(sound("g", attempt=attempt))
+                    if attempt == 1:
+                        print("ready", flush=True)
             except KeyboardInterrupt:
                 producer.publish(sound("after"))
         print("closed", flush=True)
