@@ -66,7 +66,7 @@ class GroupMember(ConsumerRebalanceListener):
         try:
             # everything is paused, so nothing comes; without the call aiokafka would take us for stuck
             await self._consumer.getmany(timeout_ms=BEAT_MS)
-        except (NoOffsetForPartitionError, OffsetOutOfRangeError):
+        except (NoOffsetForPartitionError, OffsetOutOfRangeError, UnicodeDecodeError):
             pass
         except KafkaError as error:
             raise typed(error, self._connection) from error

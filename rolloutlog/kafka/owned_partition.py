@@ -21,6 +21,7 @@ from rolloutlog.contract.errors import (
     IndexMismatch,
     NotAllowed,
     NotFound,
+    RecordTooLarge,
     RolloutlogError,
     RunMismatch,
     SettingsError,
@@ -36,7 +37,7 @@ from rolloutlog.kafka.writing import TransactionalWriter
 
 log = logging.getLogger(__name__)
 
-HOPELESS = (IndexMismatch, NotAllowed, NotFound, RunMismatch, SettingsError)
+HOPELESS = (IndexMismatch, NotAllowed, NotFound, RecordTooLarge, RunMismatch, SettingsError)
 """Trying again doesn't cure these."""
 END_POLL_S = 0.2
 

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 POLL_MS = 500
+SETTLE_S, SETTLE_POLL_S = 2.0, 0.05
 SILENCE_S = 60.0
 """A read of what is known to be there gives up after so long without a record."""
 
@@ -57,18 +58,29 @@ async def read_to_end(
 ) -> AsyncIterator[list[Event]]:  # fmt: skip
     """Batches of the events from offset `start` (0: the first there is) up to, not including, `end`.
 
-    `end` None is the last stable offset at the call. Raises OpenTransaction where a transaction is open below the end,
+    `end` None is the last stable offset at the call. Raises OpenTransaction where one stays open below the end for 2 s,
     unless `allow_open`; IndexMismatch where `start` isn't on the log; BrokerUnreachable when it falls silent.
     """
     found = known or await ends_of(connection, topic, partition)
-    if found.is_open and not allow_open:
-        raise open_transaction(connection, topic, partition, found)
+    if not allow_open:
+        found = await _closed(connection, topic, partition, found)
     stop = found.stable if end is None else min(end, found.stable)
     if stop <= found.first:
         return
     async with Tail(connection, {(topic, partition): start}, known={(topic, partition): found}) as tail:
         async for events in tail.until({(topic, partition): stop}):
             yield events
+
+
+async def _closed(connection: Connection, topic: Topic, partition: int, found: Ends) -> Ends:
+    """Ends without an open transaction; one that was just committed stays open for a moment."""
+    deadline = asyncio.get_running_loop().time() + SETTLE_S
+    while found.is_open:
+        if asyncio.get_running_loop().time() > deadline:
+            raise open_transaction(connection, topic, partition, found)
+        await asyncio.sleep(SETTLE_POLL_S)
+        found = await ends_of(connection, topic, partition)
+    return found
 
 
 async def read_one(connection: Connection, topic: Topic, partition: int, offset: int) -> Event:

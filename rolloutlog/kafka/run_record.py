@@ -7,6 +7,8 @@ facts (`contract.run_facts`).
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +16,7 @@ from typing import Any, cast
 
 import orjson
 
-from rolloutlog.contract.errors import RunMismatch, SettingsError
+from rolloutlog.contract.errors import Fenced, RunMismatch, SettingsError
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.run_facts import DECLARATION, run_declared, settings_recorded
 from rolloutlog.contract.settings import Settings
@@ -25,6 +27,7 @@ from rolloutlog.kafka.reading import read_to_end
 from rolloutlog.kafka.writing import TransactionalWriter
 
 SOURCE = "/topics"
+SEEN_S, POLL_S = 15.0, 0.05
 SETTINGS, CURSOR = "settings/", "cursor/"
 
 
@@ -76,17 +79,18 @@ async def read_run(connection: Connection) -> RunRecord:
 async def declare(connection: Connection, settings: Settings) -> RunRecord:
     """Declare the run, or find it declared with the same settings. Raises RunMismatch where it has others.
 
-    Two at once are put in order by a transactional id of their own: the newer fences the older.
+    Two at once are put in order by a transactional id of their own: the newer fences the older, which then finds what
+    the newer declared.
     """
-    async with TransactionalWriter(connection, connection.names.transactional_id("run")) as writer:
-        found = await read_run(connection)
-        if found.declaration is None:
-            now = time.time_ns() // 1_000_000
-            async with writer.transaction() as transaction:
-                await transaction.send(settings_recorded(settings, source=SOURCE, now=now))
-                await transaction.send(run_declared(settings, source=SOURCE, now=now))
-        while found.declaration is None:  # readers see what was committed a moment after the commit returns
-            found = await read_run(connection)
+    check_retention(settings)
+    with contextlib.suppress(Fenced):
+        async with TransactionalWriter(connection, connection.names.transactional_id("run")) as writer:
+            if (await read_run(connection)).declaration is None:
+                now = time.time_ns() // 1_000_000
+                async with writer.transaction() as transaction:
+                    await transaction.send(settings_recorded(settings, source=SOURCE, now=now))
+                    await transaction.send(run_declared(settings, source=SOURCE, now=now))
+    found = await _declared(connection)
     compare(found, settings)
     return found
 
@@ -102,6 +106,16 @@ async def agree(connection: Connection, settings: Settings, *, checkpoint_interv
     record = await read_run(connection)
     compare(record, settings)
     return record
+
+
+async def _declared(connection: Connection) -> RunRecord:
+    """The record once readers see the declaration, a moment after its commit has returned."""
+    deadline = asyncio.get_running_loop().time() + SEEN_S
+    while (found := await read_run(connection)).declaration is None:
+        if asyncio.get_running_loop().time() > deadline:
+            raise RunMismatch(f"the declaration of the run isn't there after {SEEN_S:.0f} s")
+        await asyncio.sleep(POLL_S)
+    return found
 
 
 def compare(record: RunRecord, settings: Settings) -> None:
