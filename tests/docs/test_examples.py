@@ -27,8 +27,9 @@ class Reader:
         self.environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
     def run(self, *command: str) -> None:
+        folder = ROOT if command[-1].startswith("make ") else self.folder
         done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, timeout=BLOCK_S, capture_output=True, text=True, check=False
+            command, cwd=folder, env=self.environment, timeout=BLOCK_S, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{command[-1]}\n{done.stdout}\n{done.stderr}"
 
