@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rolloutlog.contract.errors import Fenced
+from rolloutlog.contract.errors import ClientFailed, Fenced, RolloutlogError
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.finals import final_event
 from rolloutlog.contract.policies import History, Policy
@@ -20,6 +20,8 @@ from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.writing import TransactionalWriter
 from rolloutlog.trainer.batch import Batch
 from rolloutlog.trainer.notes import SOURCE, Notes
+
+START_AGAIN = "start again: a new GroupStream goes on from what is on the log"
 
 
 @dataclass(slots=True, frozen=True)
@@ -82,11 +84,16 @@ def first_events(history: History, *, run: str, now: int, uri: str | None) -> li
 
 
 class StepWriter:
-    """The trainer's pen: `start` fences every earlier trainer of the namespace."""
+    """The trainer's pen: `start` fences every earlier trainer of the namespace.
+
+    After a write that failed nobody here knows whether it is on the log, so nothing more is written: a new start reads
+    what is there.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._namespace = connection.names.namespace
         self._writer = TransactionalWriter(connection, connection.names.transactional_id("trainer"))
+        self._failure: RolloutlogError | None = None
 
     async def start(self) -> None:
         """Take the pen."""
@@ -97,12 +104,18 @@ class StepWriter:
         await self._writer.close()
 
     async def write(self, events: list[Outgoing]) -> None:
-        """All of them, or none. Raises Fenced where another trainer has taken the pen."""
+        """All of them, or none. Raises Fenced where another trainer has taken the pen, ClientFailed after a failure."""
+        if self._failure is not None:
+            raise ClientFailed(f"the trainer's last write failed: {self._failure.message}", START_AGAIN)
         try:
             async with self._writer.transaction() as transaction:
                 await transaction.send_all(events)
         except Fenced as fenced:
-            raise Fenced(
-                f"another trainer has started in namespace {self._namespace}: this one stops, and nothing of "
-                f"its last step was written"
-            ) from fenced
+            self._failure = Fenced(
+                f"another trainer has started in namespace {self._namespace}: this one stops, and nothing of its last "
+                "step was written"
+            )
+            raise self._failure from fenced
+        except RolloutlogError as error:
+            self._failure = error
+            raise

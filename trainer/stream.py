@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.errors import NotOpen, SettingsError
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -131,7 +131,7 @@ class GroupStream:
     @property
     def _parts(self) -> Parts:
         if self._opened is None:
-            raise RuntimeError("a GroupStream is used inside `async with`")
+            raise NotOpen("this GroupStream isn't open", "use it inside `async with`")
         return self._opened
 
     async def _next(self, size: int, stops: Mapping[int, int], drain: bool) -> Batch | None:
