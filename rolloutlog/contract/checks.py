@@ -30,25 +30,31 @@ _TYPES = {topic: {str(known): known for known in spec.types} for topic, spec in 
 MAX_GROUP = 1 << 20
 
 
+def read_attributes(event: Event) -> EventType:
+    """What every event of every topic says of itself: names, id, source, type, schema version. Raises Rejected."""
+    headers = event.headers
+    check_names(headers)
+    if headers.spec_version not in (None, SPEC_VERSION):
+        raise Rejected(RejectReason.HEADER_MALFORMED, f"CloudEvents {headers.spec_version}, not {SPEC_VERSION}")
+    for field in (Headers.id, Headers.source, Headers.content_type):
+        headers.require(field)
+    schema = headers.require(Headers.schema_version)
+    event_type = _event_type(event, headers.require(Headers.type))
+    if schema > SCHEMA[event_type]:
+        raise Rejected(
+            RejectReason.SCHEMA_NEWER, f"{event_type} of schema {schema}; this reader knows {SCHEMA[event_type]}"
+        )
+    return event_type
+
+
 def read_headers(event: Event, partitions: int | None = None) -> EventType:
     """Check headers, key and partition of an event on one of the three input topics. Raises Rejected.
 
     `partitions` None leaves the partition unchecked (a producer before it knows P).
     """
-    headers = event.headers
-    check_names(headers)
-    if headers.spec_version not in (None, SPEC_VERSION):
-        raise Rejected(RejectReason.HEADER_MALFORMED, f"CloudEvents {headers.spec_version}, not {SPEC_VERSION}")
-    for field in (Headers.id, Headers.source, Headers.content_type, Headers.group):
-        headers.require(field)
-    schema = headers.require(Headers.schema_version)
-    event_type = _event_type(event, headers.require(Headers.type))
+    event_type, headers = read_attributes(event), event.headers
+    group = headers.require(Headers.group)
     _check_slot(event_type, headers)
-    if schema > SCHEMA[event_type]:
-        raise Rejected(
-            RejectReason.SCHEMA_NEWER, f"{event_type} of schema {schema}; this reader knows {SCHEMA[event_type]}"
-        )
-    group = cast("str", headers.group)
     if event.key != group.encode():
         raise Rejected(RejectReason.KEY, f"key {(event.key or b'')[:80]!r} isn't the group {group[:80]!r}")
     if event_type in STATUS_OF and headers.id != (own := attempt_id(group, headers.member or 0, headers.attempt or 1)):

@@ -9,6 +9,9 @@ from __future__ import annotations
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rolloutlog.contract.rejection import Rejected, problem_of
+from rolloutlog.contract.vocabulary import RejectReason
+
 CLAIM = "application/vnd.rolloutlog.claim+json"
 
 
@@ -28,8 +31,10 @@ class Claim(BaseModel):
 
     @classmethod
     def decode(cls, value: bytes) -> Claim:
-        """Read an event's value; raises ValueError."""
+        """Read an event's value. Raises Rejected."""
         try:
             return cls.model_validate(orjson.loads(value))
+        except orjson.JSONDecodeError as error:
+            raise Rejected(RejectReason.NOT_JSON, f"not a claim: {error}") from error
         except ValidationError as error:
-            raise ValueError(str(error)) from error
+            raise Rejected(RejectReason.SHAPE, f"not a claim: {problem_of(error)}") from error

@@ -10,10 +10,12 @@ from __future__ import annotations
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rolloutlog.contract.checks import read_json
 from rolloutlog.contract.events import Event, Outgoing, outgoing
 from rolloutlog.contract.ids import digest_of, final_id, id_of
+from rolloutlog.contract.rejection import Rejected, problem_of
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import DropReason, EventType, Verdict
+from rolloutlog.contract.vocabulary import DropReason, EventType, RejectReason, Verdict
 
 
 class MemberOutcome(BaseModel):
@@ -105,11 +107,9 @@ def expired_event(expired: MemberExpired, *, source: str, now: int, partition: i
 
 
 def read_group_event(event: Event) -> GroupEvent:
-    """The value of an event on `group-events`; raises ValueError."""
-    if event.value is None:
-        raise ValueError("the value is null")
+    """The value of an event on `group-events`. Raises Rejected."""
     model = MemberExpired if event.headers.type == EventType.MEMBER_EXPIRED else GroupFinal
     try:
-        return model.model_validate(orjson.loads(event.value))
+        return model.model_validate(read_json(event))
     except ValidationError as error:
-        raise ValueError(f"not a group event: {error.errors()[0]}") from error
+        raise Rejected(RejectReason.SHAPE, f"{event.headers.type}: {problem_of(error)}") from error

@@ -8,12 +8,36 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rolloutlog.contract.checks import read_attributes, read_json
 from rolloutlog.contract.events import Event, Outgoing, outgoing
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.rejection import Rejected, problem_of
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.contract.vocabulary import EventType, RejectReason
+
+
+class _Started(BaseModel):
+    """Value of `timeline.started`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    timeline: int = Field(ge=0)
+    parent: int | None = Field(default=None, ge=0)
+    step: int = Field(ge=0)
+
+
+class _Said(BaseModel):
+    """Value of `policy.published` and `policy.imported`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    timeline: int = Field(ge=0)
+    version: int = Field(ge=0)
+    uri: str | None = None
+    digest: str | None = None
 
 
 def _event(kind: EventType, run: str, body: dict[str, Any], headers: dict[str, Any], source: str, now: int) -> Outgoing:
@@ -45,14 +69,21 @@ def policy_imported(policy: Policy, *, run: str, source: str, now: int) -> Outgo
 
 
 def fold(history: History, event: Event) -> None:
-    """Fold one event of `policy-versions`; types that say nothing of policies pass. Raises ValueError."""
-    kind = event.headers.type
-    if kind == EventType.CHECKPOINT_SAVED or event.value is None:
+    """Fold one event of `policy-versions`; one that says nothing of policies passes. Raises Rejected.
+
+    A rejected event leaves the history as it was.
+    """
+    kind = read_attributes(event)
+    if kind is EventType.CHECKPOINT_SAVED:
         return
-    body: dict[str, Any] = orjson.loads(event.value)
-    if kind == EventType.TIMELINE_STARTED:
-        history.start(int(body["timeline"]), body.get("parent"), int(body["step"]))
-    elif kind == EventType.POLICY_PUBLISHED:
-        history.publish(Policy(int(body["timeline"]), int(body["version"])))
-    elif kind == EventType.POLICY_IMPORTED:
-        history.bring(Policy(int(body["timeline"]), int(body["version"])))
+    body = read_json(event)
+    try:
+        if kind is EventType.TIMELINE_STARTED:
+            started = _Started.model_validate(body)
+            history.start(started.timeline, started.parent, started.step)
+        else:
+            said = _Said.model_validate(body)
+            note = history.publish if kind is EventType.POLICY_PUBLISHED else history.bring
+            note(Policy(said.timeline, said.version))
+    except ValidationError as error:
+        raise Rejected(RejectReason.SHAPE, f"{kind}: {problem_of(error)}") from error

@@ -6,6 +6,8 @@ program that reads it. Leaves out: what is done about it (`dead_letters`, and `I
 
 from __future__ import annotations
 
+from pydantic import ValidationError
+
 from rolloutlog.contract.vocabulary import RESOLVES_SLOT, RejectReason
 
 
@@ -29,3 +31,10 @@ class HeaderError(Rejected):
 
 class BadValue(Rejected):
     """The value can't be read as a rollout."""
+
+
+def problem_of(error: ValidationError) -> str:
+    """The first problem that pydantic found, in one line: where, and what."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]

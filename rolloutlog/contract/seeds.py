@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rolloutlog.contract.events import Event, Outgoing, outgoing
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.rejection import problem_of
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, EventType, RunKind, SeedKind
@@ -124,7 +125,7 @@ class Seed(_Fact):
         try:
             return cls.model_validate(orjson.loads(value))
         except ValidationError as error:
-            raise ValueError(f"not a seed: {error.errors()[0]}") from error
+            raise ValueError(f"not a seed: {problem_of(error)}") from error
 
     @classmethod
     def of(cls, event: Event) -> Seed:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rolloutlog.contract import arrays, layout
 from rolloutlog.contract.arrays import Array, BadBuffer
-from rolloutlog.contract.rejection import BadValue
+from rolloutlog.contract.rejection import BadValue, problem_of
 from rolloutlog.contract.trajectory import NODE_COLUMNS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 
@@ -169,8 +169,7 @@ def _from_json(value: bytes) -> Trajectory:
     except orjson.JSONDecodeError as error:
         raise BadValue(RejectReason.NOT_JSON, f"not JSON: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BadValue(RejectReason.SHAPE, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise BadValue(RejectReason.SHAPE, problem_of(error)) from error
     try:
         return Trajectory(
             record_text=orjson.dumps(body.record),

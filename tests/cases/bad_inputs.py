@@ -233,6 +233,10 @@ BAD_INPUTS: tuple[BadInput, ...] = (
         "claim-changed", Reason.CLAIM_CHANGED, value.encode(_TRAJECTORY),
         {digest_of(value.encode(_TRAJECTORY)): value.encode(_TRAJECTORY)[:-1] + b"?"},
     ),
+    BadInput(
+        name="claim-malformed", found_in="claim", ends="failed",
+        build=lambda group, store: [Written(_good(group).holding(b'{"url": 1}', CLAIM), Reason.SHAPE)],
+    ),
     _group(
         "two-origin-seeds", "open",
         lambda group: [Written(_good(group, origin_seed=OTHER_SEED), Reason.ORIGIN)],
