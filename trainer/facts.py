@@ -89,19 +89,19 @@ def fact_of(event: Event, partitions: int, body: bytes | None = None, body_type:
     """
     try:
         kind = read_headers(event, partitions)
+        if kind is EventType.SEED_TAKEN or event.headers.kind is RunKind.EVAL:
+            return None
+        if kind is EventType.GROUP_CANCELLED:
+            return _cancelled(event)
+        if kind is EventType.ROLLOUT_ANNOTATED:
+            return _annotated(event)
+        slot = Slot.of(event.headers)
     except Rejected:
         return None
-    headers = event.headers
-    if kind is EventType.SEED_TAKEN or headers.kind is RunKind.EVAL:
-        return None
-    if kind is EventType.GROUP_CANCELLED:
-        return _cancelled(event)
-    if kind is EventType.ROLLOUT_ANNOTATED:
-        return _annotated(event)
     try:
         return arrived(event, read_rollout(event, body, body_type), body, body_type)
     except Rejected as rejected:
-        return Bad(Slot.of(headers), rejected)
+        return Bad(slot, rejected)
 
 
 def arrived(event: Event, rollout: Rollout, body: bytes | None = None, body_type: str | None = None) -> Arrived:
@@ -115,18 +115,11 @@ def arrived(event: Event, rollout: Rollout, body: bytes | None = None, body_type
     return Arrived(rollout, record, Payload(rollout.slot, raw, kind))
 
 
-def _annotated(event: Event) -> Annotated | None:
-    headers = event.headers
-    try:
-        return Annotated(Slot.of(headers), headers.require(Headers.id), read_annotation(event))
-    except Rejected:
-        return None
+def _annotated(event: Event) -> Annotated:
+    return Annotated(Slot.of(event.headers), event.headers.require(Headers.id), read_annotation(event))
 
 
-def _cancelled(event: Event) -> Cancelled | None:
+def _cancelled(event: Event) -> Cancelled:
     headers = event.headers
-    try:
-        members = read_cancelled(event).members
-    except Rejected:
-        return None
+    members = read_cancelled(event).members
     return Cancelled(headers.require(Headers.group), headers.require(Headers.group_size), members)

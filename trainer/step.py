@@ -16,6 +16,7 @@ from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.finals import final_event
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.policy_events import policy_published, timeline_started
+from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.writing import TransactionalWriter
 from rolloutlog.trainer.batch import Batch
@@ -26,13 +27,17 @@ START_AGAIN = "start again: a new GroupStream goes on from what is on the log"
 
 @dataclass(slots=True, frozen=True)
 class StepReport:
-    """What a step consumed, and what was dropped or expired since the step before it, by reason."""
+    """What a step consumed, and what was dropped or expired since the step before it, by reason.
+
+    Tokens of kept, surplus and dropped members lie side by side: a straggler policy that favours short ones shows.
+    """
 
     step: int
     groups: int
     members: int
     response_tokens: int
     trainable_tokens: int
+    surplus_tokens: int
     verdicts: dict[str, int]
     dropped: dict[str, int]
     dropped_tokens: int
@@ -43,12 +48,14 @@ class StepReport:
     def of(cls, batch: Batch, notes: Notes) -> StepReport:
         """Count a batch and the notes that go with it."""
         verdicts = [member.verdict for member in batch.members]
+        told = [member for group in batch.groups for member in group.final.members]
         return cls(
             step=batch.step,
             groups=len(batch.groups),
             members=len(verdicts),
             response_tokens=sum(verdict.response_tokens for verdict in verdicts),
             trainable_tokens=batch.trainable_tokens,
+            surplus_tokens=sum(m.response_tokens for m in told if m.verdict is Verdict.SURPLUS),
             verdicts=dict(Counter(str(verdict.verdict) for verdict in verdicts)),
             dropped=dict(Counter(str(final.reason) for final in notes.dropped)),
             dropped_tokens=sum(member.response_tokens for final in notes.dropped for member in final.members),

@@ -15,7 +15,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.reading import Tail, ends
-from rolloutlog.kafka.run_record import agree
+from rolloutlog.kafka.run_record import read_run
 from rolloutlog.trainer.decision import Judge
 from rolloutlog.trainer.group_row import group_row
 from rolloutlog.trainer.intake import Budget, Intake
@@ -29,14 +29,15 @@ NO_PAYLOADS = Budget(0, 0)
 async def groups_view(settings: Settings, step: int | None = None) -> AsyncIterator[dict[str, Any]]:
     """One JSON object per group, by partition and arrival, judged for train step `step`.
 
-    None: for the trainer's next step, or each group right after its newest version where policies are imported.
+    None: for the trainer's next step, or each group right after its newest version where policies are imported. The
+    settings may differ from the run's: so one sees what another limit would do. Raises RunMismatch where no run is
+    declared.
     """
     async with AsyncExitStack() as stack:
         connection = await connect(settings)
-        await agree(connection, settings)
+        count = (await read_run(connection)).partitions
         policies = await stack.enter_async_context(PolicyLog(connection))
         history, judge = policies.history, Judge(settings.trainer, policies.history)
-        count = settings.topics.partitions
         past = await read_past(connection, history, range(count))
         at = first_step(Start(step=step), history, past)
         blobs = BlobStore(settings.blobs) if settings.blobs else None

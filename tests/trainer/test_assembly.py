@@ -6,6 +6,8 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rolloutlog.contract.claims import CLAIM, Claim
 from rolloutlog.contract.events import taken_event
@@ -141,3 +143,23 @@ def test_a_claim_is_read_from_its_body() -> None:
     assert isinstance(fact, Arrived)
     assert fact.payload.body == body
     assert isinstance(fact_of(event, 1, body[:-1] + b"?", claim.content_type), Bad)
+
+
+GOOD = Raw.of(rollout(0))
+NAMES = [name for name, _ in GOOD.headers]
+header_bytes = st.binary(max_size=12) | st.sampled_from([b"1", b"0", b"-1", b"true", b"eval", b"group.cancelled"])
+
+
+@given(
+    st.dictionaries(st.sampled_from(NAMES), st.none() | header_bytes, max_size=4),
+    st.none() | st.binary(max_size=64) | st.just(GOOD.value),
+)
+def test_arbitrary_headers_and_values_never_crash_the_fold(
+    headers: dict[str, bytes | None], value: bytes | None
+) -> None:
+    """Whatever lies on the log, the offset moves on."""
+    event = replace(GOOD.but(headers), value=value).event(1)
+    assembly = Assembly(0)
+    if assembly.wants(event):
+        assembly.fold(event, fact_of(event, 1))
+        assert assembly.next_offset == 1

@@ -1,0 +1,75 @@
+"""What counts of the events that are on the log when a trainer starts (design 8 and 9.2)."""
+
+from __future__ import annotations
+
+from rolloutlog.contract.events import Event, Outgoing
+from rolloutlog.contract.finals import GroupFinal, MemberExpired, expired_event, final_event
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import DropReason, Verdict
+from rolloutlog.trainer.opening import Start, assemblies_of, first_step
+from rolloutlog.trainer.past import Past
+
+
+def resumed() -> History:
+    """Timeline 1 goes on from step 5 of timeline 0."""
+    history = History()
+    history.start(0, None, 0)
+    history.start(1, 0, 5)
+    history.publish(Policy(1, 5))
+    return history
+
+
+def final(group: str, timeline: int, step: int, reason: DropReason | None = None) -> Outgoing:
+    made = GroupFinal(group=group, group_size=2, timeline=timeline, step=step, reason=reason, as_of=7)
+    return final_event(made, source="/trainer", now=0)
+
+
+def expired(group: str, timeline: int, step: int) -> Outgoing:
+    made = MemberExpired(
+        group=group, group_size=2, member=1, attempt=2, timeline=timeline, step=step, verdict=Verdict.EXPIRED
+    )
+    return expired_event(made, source="/trainer", now=0)
+
+
+def past(*events: Outgoing) -> Past:
+    made = Past()
+    for offset, out in enumerate(events):
+        event = Event(Topic.GROUP_EVENTS, 0, offset, 0, out.key, Headers(out.headers), out.value)
+        made.fold(event, resumed())
+    return made
+
+
+def test_finals_above_a_fork_are_void_and_may_be_trained_again() -> None:
+    found = past(final("shared", 0, 5), final("void", 0, 6), final("new", 1, 6), final("stray", 2, 1))
+    assert set(found.finals) == {"shared", "new"}
+
+
+def test_an_expired_member_is_never_void() -> None:
+    assert past(expired("g", 0, 9)).expired == {"g": [(1, 2)]}
+
+
+def test_events_that_cant_be_read_are_passed_by() -> None:
+    bad = Event(Topic.GROUP_EVENTS, 0, 0, 0, b"g", Headers([("ce_type", b"group.trained")]), b"{")
+    made = Past()
+    made.fold(bad, resumed())
+    made.fold(Event(Topic.GROUP_EVENTS, 0, 1, 0, b"g", Headers([]), None), resumed())
+    assert not made.finals
+
+
+def test_each_partition_knows_what_ended_on_it() -> None:
+    assemblies = assemblies_of(past(final("a", 1, 6), final("b", 1, 6)), 6)
+    assert [number for number, assembly in assemblies.items() if "a" in assembly.ended] != []
+    assert {group: as_of for assembly in assemblies.values() for group, as_of in assembly.ended.items()} == {
+        "a": 7,
+        "b": 7,
+    }
+
+
+def test_the_next_step_is_after_what_was_trained_and_what_was_published() -> None:
+    trained = past(final("a", 1, 8), final("b", 1, 9, DropReason.EXPIRED))
+    assert first_step(Start(), resumed(), trained) == 9
+    assert first_step(Start(), resumed(), past()) == 6
+    assert first_step(Start(step=3), resumed(), trained) == 3
+    assert first_step(Start(), History(), past()) is None
