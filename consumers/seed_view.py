@@ -13,7 +13,8 @@ from rolloutlog.buffer.candidates import Candidate, Source
 from rolloutlog.buffer.derivations.catalogue import derivation_of
 from rolloutlog.buffer.lineage import derived_seed
 from rolloutlog.buffer.shard import Shard
-from rolloutlog.consumers.shard_view import body_of, shard_views
+from rolloutlog.consumers.bodies import body_of
+from rolloutlog.consumers.shard_view import shard_views
 from rolloutlog.contract.checks import read_rollout
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.policies import Policy

@@ -9,14 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 
-from rolloutlog.buffer.indexing import Body
 from rolloutlog.buffer.rows import decode
 from rolloutlog.buffer.shard import Shard
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.rejection import Rejected
+from rolloutlog.consumers.bodies import body_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.kafka.blobs import BlobStore, claimed_body
+from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.reading import read_to_end
 
@@ -43,12 +41,3 @@ async def _read_on(connection: Connection, shard: Shard, topic: Topic, partition
     async for events in read_to_end(connection, topic, partition, start, allow_open=True):
         for event in events:
             shard.read(event, await body_of(event, blobs), now=now, clock=CLOCK)
-
-
-async def body_of(event: Event, blobs: BlobStore | None) -> Body | Rejected | None:
-    """What an event's claim stands for, or why that can't be had; None for an event that carries its value."""
-    try:
-        value, content_type = await claimed_body(event, blobs)
-    except Rejected as rejected:
-        return rejected
-    return None if value is None or content_type is None else Body(value, content_type)

@@ -60,12 +60,12 @@ async def _history(connection: Connection) -> History:
 
 
 def _topics(known: Mapping[Place, Ends]) -> list[dict[str, Any]]:
-    rows = {topic: {"topic": topic, "first": 0, "end": 0, "open_transactions": 0} for topic in Topic}
-    for (topic, _), end in known.items():
-        rows[topic]["first"] += end.first
-        rows[topic]["end"] += end.stable
-        rows[topic]["open_transactions"] += end.is_open
-    return list(rows.values())
+    rows: list[dict[str, Any]] = []
+    for topic in Topic:
+        found = [end for (name, _), end in known.items() if name is topic]
+        sums = {"first": sum(end.first for end in found), "end": sum(end.stable for end in found)}
+        rows.append({"topic": topic, **sums, "open_transactions": sum(end.is_open for end in found)})
+    return rows
 
 
 async def _lag(connection: Connection, known: Mapping[Place, Ends], number: int) -> dict[str, Any]:

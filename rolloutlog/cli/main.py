@@ -16,6 +16,7 @@ from typer import rich_utils
 from rolloutlog.cli import (
     audit,
     broker,
+    buffer,
     config_show,
     dead_letters,
     demo,
@@ -52,6 +53,7 @@ app.add_typer(topics.app, name="topics")
 app.command("import")(importing.import_)
 app.command()(audit.audit)
 app.add_typer(worker.app, name="worker")
+app.add_typer(buffer.app, name="buffer")
 app.add_typer(train.app, name="train")
 app.command()(train.groups)
 app.command()(status.status)

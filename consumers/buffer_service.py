@@ -1,0 +1,52 @@
+"""The buffer service: one member of the group `<ns>.buffer`, with a shard per owned partition (design 6).
+
+Guarantees: exactly once per partition, whoever dies; start more members to scale out, up to P. A second deployment with
+other settings is refused. SIGTERM commits what was folded, leaves the group, and returns. Leaves out: the loop
+(`rolloutlog.kafka.partition_loop`) and what a shard is (`rolloutlog.buffer.shard`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+from rolloutlog.consumers.buffer_shard import BufferShard
+from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.connection import connect
+from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.partition_loop import PartitionLoop
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.run_record import agree
+
+OnStart = Callable[[PartitionLoop], None]
+
+
+async def run_buffer(
+    settings: Settings, *, drain: bool = False, options: LoopOptions | None = None, on_start: OnStart | None = None
+) -> PartitionLoop:
+    """Work until SIGTERM, or with `drain` until all owned partitions are read to the log's end.
+
+    Raises what the run refuses at its start (BrokerUnreachable, RunMismatch, TopicMismatch), IndexMismatch, and
+    BrokerUnreachable when the cluster was away for too long. Returns the loop, to look at what it did.
+    """
+    connection = await connect(settings)
+    await agree(connection, settings)
+    blobs = BlobStore(settings.blobs) if settings.blobs else None
+    async with PayloadReader(connection) as payloads:
+        loop = PartitionLoop(
+            connection, lambda partition: BufferShard(partition, settings, payloads, blobs), options, blobs
+        )
+        if on_start is not None:
+            on_start(loop)
+        _stop_on_sigterm(loop)
+        await loop.run(drain=drain)
+    return loop
+
+
+def _stop_on_sigterm(loop: PartitionLoop) -> None:
+    try:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, loop.stop)
+    except (ValueError, RuntimeError, NotImplementedError):
+        return  # not the main thread: signals are somebody else's

@@ -1,0 +1,80 @@
+"""A shard of the buffer on the partition loop: what the pure shard can't do itself (design 6).
+
+Guarantees: claimed bodies and payloads are read outside of transactions; one that can't be had is a dead letter or a
+void draw, never an end of the service. A shard is restored from the first row on, so that a duplicate of a group that
+ended long ago stays a duplicate. Leaves out: folding and choosing (`rolloutlog.buffer.shard`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from rolloutlog.buffer.rows import StateRow, decode
+from rolloutlog.buffer.shard import Shard
+from rolloutlog.consumers.bodies import body_of
+from rolloutlog.contract.checks import read_rollout
+from rolloutlog.contract.errors import NotFound, RunMismatch
+from rolloutlog.contract.events import Event, Outgoing
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import INPUT_TOPICS
+from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.shard import Checkpoint, Inputs, Moment
+
+log = logging.getLogger(__name__)
+
+
+class BufferShard:
+    """One partition; `payloads` is shared by the shards of this member."""
+
+    def __init__(self, partition: int, settings: Settings, payloads: PayloadReader, blobs: BlobStore | None) -> None:
+        self.shard = Shard.empty(partition, settings)
+        self._settings, self._payloads, self._blobs = settings, payloads, blobs
+
+    def recall(self, row: Event) -> Checkpoint:
+        """Where the newest shard row says that the inputs were read to. Raises RunMismatch."""
+        state = decode(row.value or b"")
+        if not isinstance(state, StateRow) or state.settings != self._settings.digest:
+            raise RunMismatch(
+                f"the shard row {row.handle} was written under other settings than {self._settings.digest}"
+            )
+        return Checkpoint({topic: state.next_offset(topic) for topic in INPUT_TOPICS})
+
+    def restore(self, rows: Sequence[Event]) -> None:
+        """Fold rows of the index."""
+        for event in rows:
+            self.shard.restore(decode(event.value or b""), event.offset)
+
+    async def fold(self, events: Sequence[Event], moment: Moment) -> None:
+        """Fold events of the inputs."""
+        for event in events:
+            body = await body_of(event, self._blobs)
+            self.shard.read(event, body, now=moment.now, clock=moment.clock)
+
+    async def flush(self, inputs: Inputs, moment: Moment) -> Sequence[Outgoing]:
+        """What is to be written; renders what was drawn, reading the payloads that it needs first."""
+        for topic, offset in inputs.items():
+            self.shard.passed(topic, offset)
+        self.shard.draw(clock=moment.clock, caught_up=moment.caught_up)
+        for handle in self.shard.missing():
+            self.shard.supply(handle.offset, await self._payload(handle))
+        return self.shard.say(now=moment.now, clock=moment.clock)
+
+    def committed(self, offsets: Sequence[int]) -> None:
+        """What `flush` returned is on the log."""
+        self.shard.committed(offsets)
+
+    async def _payload(self, handle: Handle) -> Trajectory | None:
+        try:
+            event = await self._payloads.read(handle)
+            body = await body_of(event, self._blobs)
+            if isinstance(body, Rejected):
+                raise body
+            return (read_rollout(event) if body is None else read_rollout(event, *body)).trajectory
+        except (NotFound, Rejected) as error:
+            log.warning("the source at rollouts/%s can't be read, so nothing is derived from it: %s", handle, error)
+            return None

@@ -1,0 +1,36 @@
+"""`rolloutlog buffer run`: the buffer service; start more to scale out.
+
+Guarantees: SIGTERM drains and exits 0; `--drain` ends at the log's end. Leaves out: what a shard does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.options import with_settings
+from rolloutlog.cli.output import note
+from rolloutlog.contract.settings import Settings
+
+app = typer.Typer(no_args_is_help=True, help="The buffer: folds rollouts, emits derived seeds.")
+
+
+@app.callback()
+def _buffer() -> None:
+    """Keep `run` a command of its own, though it is the only one."""
+
+
+@app.command()
+@with_settings
+def run(
+    settings: Settings,
+    drain: Annotated[bool, typer.Option("--drain", help="End when everything on the log is read.")] = False,
+) -> None:
+    """Fold the log and emit seeds, exactly once per partition; start as many as there are partitions."""
+    from rolloutlog.consumers.buffer_service import run_buffer
+
+    note(f"buffer of {settings.namespace}: reading" + (" to the end" if drain else "; SIGTERM or Ctrl-C ends it"))
+    asyncio.run(run_buffer(with_broker(settings), drain=drain))
