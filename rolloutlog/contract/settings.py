@@ -47,7 +47,9 @@ class Continue(Section):
     """Go on from a compaction or a tool result of the source (reference prime_verifiers 54 to 68)."""
 
     type: Literal["continue"] = "continue"
+    """The derivation."""
     anchor: AnchorKind = AnchorKind.COMPACTION
+    """Where in the source to go on: after a compaction, or after a tool result."""
     max_anchors: int | None = Field(default=1, ge=1)
     """Tool-call anchors per source; None: all (item 12)."""
 
@@ -62,8 +64,11 @@ class Selection(Section):
     source_envs: list[str] | None = None
     """`env` or `env/derivation`; unset: every environment, but nothing that is itself derived."""
     min_source_reward: float | None = None
+    """Sources have at least this reward; unset: any."""
     max_source_reward: float | None = None
+    """Sources have at most this reward; unset: any."""
     max_seed_tokens: int | None = Field(default=None, ge=1)
+    """Candidates whose prompt has more tokens are skipped; unset: any length."""
     allow_container: bool = False
     """Also sources whose task ran in a container image."""
 
@@ -83,7 +88,9 @@ class DerivationSettings(Section):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     """Recorded as `derivation`; sources of a chained one are named `env/name`."""
     derive: Derivation = Field(default_factory=Continue)
+    """What the derivation does, by its `type`."""
     select: Selection = Field(default_factory=Selection)
+    """Which rollouts it may draw from."""
     max_draws: int = Field(default=1, ge=1)
     """How often one candidate may be drawn."""
     group_size: int | None = Field(default=None, ge=1)
@@ -100,6 +107,7 @@ class BufferSettings(Section):
     """The buffer service (design 6)."""
 
     derivations: list[DerivationSettings] = Field(default_factory=_default_derivations)
+    """What new tasks are made of old rollouts; an empty list turns the buffer into an index only."""
     ratio: float = Field(default=1.0, ge=0)
     """Derived seeds per resolved underived group, at most."""
     capacity: int = Field(default=4096, ge=1)
@@ -107,7 +115,9 @@ class BufferSettings(Section):
     salt: str = "0"
     """Changes every draw."""
     lease_s: float = Field(default=60.0, gt=0)
+    """Seconds that a worker holds a seed without renewing; then the seed is emitted again."""
     max_attempts: int = Field(default=3, ge=1)
+    """Tries at one member, after which it is cancelled."""
     cache_bytes: int = Field(default=64 * 1024 * 1024, ge=0)
     """Folded payloads kept for rendering, per shard."""
 
@@ -123,20 +133,25 @@ class Wait(Section):
     """Wait for every member."""
 
     type: Literal["wait"] = "wait"
+    """The policy."""
 
 
 class Deadline(Section):
     """Go on without the missing ones once `seconds` passed on the partition and at least `k` members are there."""
 
     type: Literal["deadline"] = "deadline"
+    """The policy."""
     seconds: float = Field(gt=0)
+    """Time since the group's first record, by the timestamps of its partition."""
     k: int = Field(default=2, ge=1)
+    """Members that must be there."""
 
 
 class OverProvision(Section):
     """Dispatch `group_size`, train the first `group_train`; the rest are surplus."""
 
     type: Literal["over-provision"] = "over-provision"
+    """The policy."""
 
 
 Straggler = Annotated[Wait | Deadline | OverProvision, Field(discriminator="type")]
@@ -181,12 +196,17 @@ class TrainerSettings(Section):
     sync_period: int = Field(default=1, ge=1)
     """W: train steps between two weight publications."""
     staleness: Staleness = Field(default_factory=Staleness)
+    """How old a token may be."""
     straggler: Straggler = Field(default_factory=Wait)
+    """What to do about members that come late, by its `type`."""
     order: Literal["oldest", "arrival"] = "oldest"
+    """Which whole group is drawn first."""
     min_survivors: int = Field(default=2, ge=1)
     """Members with a reward that a group needs to be trained."""
     drop_zero_variance: bool = True
+    """Drop groups whose rewards are all equal."""
     max_passes: int = Field(default=1, ge=1)
+    """How often a group may be trained."""
     overcommit: bool = False
     """Allow more open groups than the staleness bound proves safe."""
     max_open: int | None = Field(default=None, ge=1)
@@ -194,6 +214,7 @@ class TrainerSettings(Section):
     buffer_bytes: int = Field(default=1 << 30, ge=1 << 20)
     """Payload bytes of pending groups before partitions are paused."""
     buffer_groups: int = Field(default=4096, ge=1)
+    """Pending groups before partitions are paused."""
     starve_s: float = Field(default=300.0, gt=0)
     """Without progress for so long, the trainer stops and says who is late."""
 
@@ -231,6 +252,7 @@ class Settings(Section):
     """Everything a deployment is told."""
 
     namespace: str = Field(default="rolloutlog", pattern=NAMESPACE)
+    """Prefix of the run's topics, consumer groups and transactional ids."""
     run: str | None = None
     """Run id; None: the namespace."""
     bootstrap_servers: str | None = None
@@ -238,8 +260,11 @@ class Settings(Section):
     command_config: str | None = None
     """A Java client.properties with security settings."""
     topics: TopicSettings = Field(default_factory=TopicSettings)
+    """How the run's topics are made."""
     buffer: BufferSettings = Field(default_factory=BufferSettings)
+    """The buffer service."""
     trainer: TrainerSettings = Field(default_factory=TrainerSettings)
+    """The trainer's side of the log."""
     blobs: str | None = None
     """Folder or URL for bodies above the topic's limit."""
 

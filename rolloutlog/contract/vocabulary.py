@@ -140,6 +140,7 @@ class RejectReason(StrEnum):
     CLAIM_CHANGED = "claim-changed"
     POLICY_UNKNOWN = "policy-unknown"
     ERA_UNKNOWN = "era-unknown"
+    INDEX_SPAN = "index-span"
     UNREADABLE = "unreadable"
 
 

@@ -135,4 +135,5 @@ SECTIONS = [kind for kind in vars(settings).values() if isinstance(kind, type) a
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
 def test_every_section_says_what_it_is_and_takes_nothing_unknown(section: type[Section]) -> None:
     assert section.__doc__
+    assert [name for name, field in section.model_fields.items() if not field.description] == []
     assert section.model_config.get("extra") == "forbid"
