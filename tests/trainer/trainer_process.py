@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.finals import final_event
 from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.connection import connection_of
 from rolloutlog.trainer.dispatch import run_dispatch
 from rolloutlog.trainer.opening import Start
-from rolloutlog.trainer.step import step_events
 from rolloutlog.trainer.stream import GroupStream
 
 
@@ -20,13 +22,21 @@ async def until_killed(moment: str, settings: Settings) -> None:
     async with GroupStream(settings, Start(timeline=False)) as stream:
         batch = await anext(stream.batches())
         if moment == "open":
-            parts = stream._parts
-            events = step_events(batch, parts.draw.notes, None, run="r", now=0, uri=None, digest=None)
-            async with parts.writer._writer.transaction() as transaction:
-                await transaction.send_all(events)
-                await asyncio.gather(*transaction._futures)
-                await stand("open")
+            await send_without_commit(settings, [final_event(g.final, source="/trainer", now=0) for g in batch])
+            await stand("open")
         await stand("drawn")
+
+
+async def send_without_commit(settings: Settings, events: list[Outgoing]) -> None:
+    """As far as a step's transaction gets before its commit."""
+    connection = connection_of(settings)
+    producer = connection.producer(connection.names.transactional_id("trainer"))
+    await producer.start()
+    await producer.begin_transaction()
+    for event in events:
+        await producer.send_and_wait(
+            connection.names.topic(event.topic), value=event.value, key=event.key, headers=event.headers
+        )
 
 
 async def stand(moment: str) -> None:
