@@ -20,6 +20,8 @@ class GroupCount:
 
     traces: list[str] = field(default_factory=list[str])
     single: bool = False
+    declared: int = 0
+    """Members that the run's configuration says; 0 where it doesn't."""
     size: int = 0
     """Members, fixed by `number`."""
 
@@ -47,6 +49,7 @@ class Census:
     _member_of: dict[str, int] = field(default_factory=dict[str, int])
     _episodes: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     """Key of the main trace and number of traces, by the key of each trace of an episode that has several."""
+    _ids: set[str] = field(default_factory=set[str])
     _tasks: dict[tuple[str, str, str], int] = field(default_factory=dict[tuple[str, str, str], int])
 
     def add(self, identity: Identity) -> None:
@@ -56,7 +59,10 @@ class Census:
         keys = identity.keys
         group, single = self._group(identity)
         self._group_of[keys[0]] = group
-        self.groups.setdefault(group, GroupCount(single=single)).traces.append(keys[0])
+        self._ids.update(identity.traces)
+        counted = self.groups.setdefault(group, GroupCount(single=single))
+        counted.traces.append(keys[0])
+        counted.declared = max(counted.declared, identity.group_size or 0)
         if len(keys) > 1:
             self._episodes.update(dict.fromkeys(keys, (keys[0], len(keys))))
 
@@ -68,7 +74,7 @@ class Census:
             free = (index for index in range(len(taken) + len(counted.traces)) if index not in taken)
             for key in counted.traces:
                 self._member_of[key] = there[key] if key in there else next(free)
-            wanted = 1 if counted.single else max(len(counted.traces), self.group_size or 0)
+            wanted = 1 if counted.single else max(len(counted.traces), self.group_size or counted.declared)
             counted.size = known.size(group) or wanted
 
     def place_of(self, identity: Identity) -> Place | None:
@@ -79,6 +85,10 @@ class Census:
         group = self._group_of[key]
         whole = self._episodes[key][1] if key in self._episodes else 1
         return Place(key, group, self.groups[group].size, self._member_of[key], len(identity.traces) < whole)
+
+    def knows(self, trace: str) -> bool:
+        """True for the id of a trace that was counted, of whatever run."""
+        return trace in self._ids
 
     @property
     def singles(self) -> int:
@@ -98,8 +108,9 @@ class Census:
         """Group id, and whether the trace is a single: nobody says which others are of its group."""
         if identity.group is not None:
             return identity.group_id(identity.group), False
-        if self.group_size is None:
+        size = self.group_size or identity.group_size
+        if size is None:
             return identity.group_id(f"single/{identity.traces[0]}"), True
         task = (identity.scope, identity.kind.value, identity.task)
         count = self._tasks[task] = self._tasks.get(task, 0) + 1
-        return identity.group_id("/".join(("task", *task, str((count - 1) // self.group_size)))), False
+        return identity.group_id("/".join(("task", *task, str((count - 1) // size)))), False

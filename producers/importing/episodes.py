@@ -7,17 +7,21 @@ updates of E5 (`updates`).
 
 from __future__ import annotations
 
-from typing import Any
-
-from msgspec import UnsetType
-
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import Grain, RunKind, Status
 from rolloutlog.producers.importing.foreign import Json, part
-from rolloutlog.producers.importing.glance import Env, Glance, Group, Run, Span, Task
+from rolloutlog.producers.importing.glance import Env, Glance, Group, Run, Span, task_key, trace_ids
 from rolloutlog.producers.importing.graph import Graph
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
-from rolloutlog.producers.importing.trace import reward_of, rounds_logprobs, say_sampling, status_of, take_lineage
+from rolloutlog.producers.importing.trace import (
+    agent_of,
+    reward_of,
+    rounds_logprobs,
+    say_sampling,
+    status_of,
+    take_advantage,
+    take_lineage,
+)
 
 STREAM_MARKS = ("kind", "dispatch", "arrival")
 """What E5 writes into `info` as an episode passes; no part of what was sampled."""
@@ -26,15 +30,14 @@ STREAM_MARKS = ("kind", "dispatch", "arrival")
 def identify(glance: Glance, origin: Origin) -> Identity:
     """Whose an episode is. Raises ValueError for a kind that is neither train nor eval."""
     run = glance.run or Run()
-    task = glance.task if isinstance(glance.task, Task) else Task()
-    traces = () if isinstance(glance.traces, UnsetType) else tuple(trace.id for trace in glance.traces)
     return Identity(
-        traces=traces or (str(glance.id),),
+        traces=trace_ids(glance),
         run=run.id,
-        group=(glance.group or Group()).id,
+        group=glance.group.id if isinstance(glance.group, Group) else glance.group,
         kind=RunKind(run.work.type or run.type or RunKind.TRAIN),
-        task=task.key or task.hash or "",
+        task=task_key(glance),
         scope=run.id or origin.scope,
+        group_size=origin.group_size,
     )
 
 
@@ -52,20 +55,24 @@ def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
         env=env.name or env.id or None,
         policy=work.policy,
         dispatch_step=work.step,
-        step=origin.written_step,
+        step=_arrival_step(notes, origin),
         lineage=lineage,
         notes=notes,
     )
 
 
-def _take_marks(traces: list[Json]) -> dict[str, Any]:
+def _arrival_step(notes: Json, origin: Origin) -> int | None:
+    step = part(notes, "arrival").get("step")
+    return step if isinstance(step, int) else origin.written_step
+
+
+def _take_marks(traces: list[Json]) -> Json:
     """Take out of the traces' `info` what only a copy of them says, and return it as notes."""
-    notes: dict[str, Any] = {}
+    notes: Json = {}
     for trace in traces:
         info = part(trace, "info")
         notes |= {mark: info.pop(mark) for mark in STREAM_MARKS if mark in info}
-        if "advantage" in info:
-            advantage = info.pop("advantage")
+        for advantage in take_advantage(trace).values():
             notes.setdefault("advantage", advantage)
             if len(traces) > 1:
                 notes.setdefault("advantage_of", {})[str(trace["id"])] = advantage
@@ -79,7 +86,7 @@ def _forest(line: Json, traces: list[Json], span: Span | None, notes: Json) -> t
         reward = reward_of(trace)
         statuses.append(status_of(trace, reward))
         say_sampling(trace)
-        agents.append(_agent(trace, reward, graph.add(trace.pop("nodes"), index)))
+        agents.append(agent_of(trace, reward, graph.add(trace.pop("nodes"), index)))
         if trace.get("task") == line.get("task"):
             line.pop("task", None)
     notes |= graph.late
@@ -89,12 +96,6 @@ def _forest(line: Json, traces: list[Json], span: Span | None, notes: Json) -> t
     good = bool(traces) and line.get("ok", True) and all(status is Status.COMPLETED for status in statuses)
     trajectory = graph.trajectory(record, span.start if span else None, rounds=rounds)
     return trajectory, Status.COMPLETED if good else Status.FAILED
-
-
-def _agent(trace: Json, reward: float | None, root: int) -> Json:
-    agent = part(trace, "agent")
-    name, trainable = agent.get("name", "agent"), agent.get("trainable", True)
-    return {"name": name, "trainable": trainable, "reward": reward, "root": root, "trace": trace["id"]}
 
 
 def _record(line: Json, traces: list[Json], agents: list[Json]) -> Json:

@@ -6,7 +6,7 @@ is stepped over. Leaves out: what was sampled (`readers`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -90,16 +90,17 @@ class Glance(Stamp):
 
     id: str | int | None = None
     example_id: str | int | None = None
-    env: Env | UnsetType | None = UNSET
+    eval_step: int | None = None
+    env: Env | str | UnsetType | None = UNSET
     task: Task | str | None = None
-    group: Group | None = None
+    group: Group | str | None = None
     run: Run | None = None
     info: Info | None = None
     traces: list[TraceGlance] | UnsetType = UNSET
     nodes: Any = UNSET
     completion: Any = UNSET
     reward: Any = UNSET
-    trace_id: Any = UNSET
+    trace_id: str | UnsetType | None = UNSET
     branches: Any = UNSET
     offset: Any = UNSET
     len: Any = UNSET
@@ -118,7 +119,22 @@ class _Skimmed(Glance):
 _DECODER = msgspec.json.Decoder(_Skimmed)
 
 
-def skim(raw: bytes) -> Glance:
+def trace_ids(line: Glance) -> tuple[str, ...]:
+    """Ids of the traces of an episode, its own where it has none; of a bare trace its own. Empty where it has no id."""
+    traces = () if isinstance(line.traces, UnsetType) else tuple(trace.id for trace in line.traces)
+    return traces or (() if line.id is None else (str(line.id),))
+
+
+def task_key(line: Glance) -> str:
+    """What tells the tasks of a run apart: key or hash of a typed task, index of a flat one, id of an example."""
+    task = line.task
+    if not isinstance(task, Task):
+        return str(line.id if line.example_id is None else line.example_id)
+    index = cast("dict[str, Any]", task.data).get("idx") if isinstance(task.data, dict) else task.idx
+    return task.key or task.hash or str(index)
+
+
+def skim(raw: bytes | memoryview) -> Glance:
     """Look at a line that nobody parsed. Raises Rejected."""
     try:
         return _DECODER.decode(raw)

@@ -27,6 +27,7 @@ from rolloutlog.producers.importing.outgoing import (
     slot_of,
 )
 from rolloutlog.producers.importing.report import UNKNOWN, EraCounts, Report
+from rolloutlog.producers.importing.updates import Updates
 
 TIMELINE = 0
 """Recorded policies are of timeline 0 (design 4)."""
@@ -50,6 +51,7 @@ class Intake:
     census: Census
     known: Known
     report: Report
+    updates: Updates = field(default_factory=Updates)
     policies: set[Policy] = field(default_factory=set[Policy])
 
     def take(self, line: Normal, where: Where, now: int) -> list[Outgoing]:
@@ -65,7 +67,7 @@ class Intake:
         if fault is not None:
             counts.reject(fault.reason, str(where))
             return [fault_event(line, fault, path=where.path, number=where.line, now=now)]
-        counts.skip(line.beside or "blank", str(where))
+        counts.skip(_why_not(line, self.census), str(where))
         return []
 
     def finish(self, now: int) -> list[Outgoing]:
@@ -101,6 +103,7 @@ class Intake:
             counts.changed += there is not None
             group.rollouts[place.key] = KnownRollout(place.member, attempt, rollout.digest, rollout.status, fresh=True)
             events = [*self._new_policies(rollout, now), rollout_event(line, rollout, slot, now)]
+        rollout.notes |= self.updates.notes(rollout.identity.traces, rollout.body)
         if rollout.notes and _is_new(group, note := note_event(line, rollout, slot, now)):
             counts.annotations += 1
             events.append(note)
@@ -125,6 +128,13 @@ def _attempt(rollout: NormalRollout, there: KnownRollout | None, place: Place) -
     if there.fresh and not is_late_result:
         raise Rejected(RejectReason.CONFLICT, "a trace of this id was read before, with other content")
     return there.attempt + 1
+
+
+def _why_not(line: Normal, census: Census) -> str:
+    """Why a line that is fine is no rollout."""
+    if line.updates is not None and not census.knows(line.updates):
+        return "update-of-unknown-trace"
+    return line.beside or "blank"
 
 
 def _is_new(group: KnownGroup, event: Outgoing) -> bool:

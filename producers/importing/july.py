@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.foreign import Json
-from rolloutlog.producers.importing.glance import Glance, Stamp, Task
+from rolloutlog.producers.importing.glance import Glance, Stamp, task_key, trace_ids
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 from rolloutlog.producers.importing.trace import read_bare
 
@@ -17,11 +17,12 @@ def identify(glance: Glance, origin: Origin) -> Identity:
     """Whose a trace is. Raises ValueError for a kind that is neither train nor eval."""
     stamp = _stamp(glance)
     return Identity(
-        traces=(str(glance.id),),
+        traces=trace_ids(glance),
         group=stamp.group_id,
         kind=RunKind(stamp.kind or origin.kind or RunKind.TRAIN),
-        task=str(glance.task.idx) if isinstance(glance.task, Task) else "",
+        task=task_key(glance),
         scope=origin.scope,
+        group_size=origin.group_size,
     )
 
 

@@ -53,4 +53,6 @@ class Normal(Struct):
     era: Era | None = None
     rollout: NormalRollout | None = None
     beside: Beside | None = None
+    updates: str | None = None
+    """Id of the trace that an update speaks of."""
     fault: Fault | None = None

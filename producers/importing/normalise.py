@@ -6,6 +6,8 @@ processes (`parsers`).
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rolloutlog.contract import provenance, value
 from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.dead_letters import RAW_BYTES
@@ -13,23 +15,31 @@ from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.era import Beside, Era
+from rolloutlog.producers.importing.index_rows import check_row
 from rolloutlog.producers.importing.lines import Line
 from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
-from rolloutlog.producers.importing.readers import READERS, Parsed, glance, parse, read
+from rolloutlog.producers.importing.readers import Parsed, identify, look, parse, read
 from rolloutlog.producers.importing.recorded import Identity, Origin
+from rolloutlog.producers.importing.spans import Span
+from rolloutlog.producers.importing.updates import UpdateAt, read_update
 
 
-def identify(line: Line, origin: Origin) -> Identity | None:
-    """Whose a line is; None where pass two will say why it is no rollout."""
+def count(line: Line, span: Span) -> Identity | UpdateAt | None:
+    """Whose a line is, or which trace it updates; None where pass two will say why it is neither."""
     if line.fault is not None:
         return None
     try:
-        return glance(line.text, origin)
+        form, glance = look(line.raw)
+        if isinstance(form, Era):
+            return identify(glance, form, span.origin, line.raw)
     except Rejected:
         return None
+    if form is Beside.UPDATE:
+        return UpdateAt(str(glance.trace_id), line.byte, len(line.text), line.text if span.is_compressed else None)
+    return None
 
 
-def normalise(line: Line, origin: Origin) -> Normal:
+def normalise(line: Line, span: Span) -> Normal:
     """A line, read whole."""
     normal = Normal(line.byte, len(line.raw), digest_of(line.raw))
     try:
@@ -40,20 +50,29 @@ def normalise(line: Line, origin: Origin) -> Normal:
         parsed = parse(line.text)
         if isinstance(parsed.form, Beside):
             normal.era, normal.beside = parsed.form.era, parsed.form
+            _check_beside(parsed, parsed.form, span)
+            normal.updates = str(parsed.glance.trace_id) if parsed.form is Beside.UPDATE else None
         else:
             normal.era = parsed.form
-            normal.rollout = _rollout(parsed, parsed.form, origin)
+            normal.rollout = _rollout(line, parsed, parsed.form, span.origin)
     except Rejected as rejected:
         normal.fault = _fault(line, rejected)
     return normal
 
 
-def _rollout(parsed: Parsed, era: Era, origin: Origin) -> NormalRollout:
+def _check_beside(parsed: Parsed, form: Beside, span: Span) -> None:
+    if form is Beside.UPDATE:
+        read_update(parsed.line)
+    elif form is Beside.SPAN:
+        check_row(parsed.line, Path(span.path))
+
+
+def _rollout(line: Line, parsed: Parsed, era: Era, origin: Origin) -> NormalRollout:
     recorded = read(parsed, era, origin)
     body = value.encode(recorded.trajectory)
     digest = digest_of(body)
     return NormalRollout(
-        identity=READERS[era].identify(parsed.glance, origin),
+        identity=identify(parsed.glance, era, origin, line.raw),
         body=body,
         digest=digest,
         status=recorded.status,

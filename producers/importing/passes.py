@@ -14,9 +14,10 @@ import msgspec
 
 from rolloutlog.producers.importing.lines import Line, read_lines
 from rolloutlog.producers.importing.normal import Normal
-from rolloutlog.producers.importing.normalise import identify, normalise
-from rolloutlog.producers.importing.recorded import Identity, Origin
+from rolloutlog.producers.importing.normalise import count, normalise
+from rolloutlog.producers.importing.recorded import Identity
 from rolloutlog.producers.importing.spans import Span
+from rolloutlog.producers.importing.updates import UpdateAt
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class Pass(Generic[T]):
     """What is asked of each line, by a name that another process knows."""
 
     name: str
-    item: Callable[[Line, Origin], T]
+    item: Callable[[Line, Span], T]
     decoder: msgspec.msgpack.Decoder[tuple[int, list[T]]]
 
     def read(self, spans: Iterable[Span]) -> Generator[Batch[T]]:
@@ -46,7 +47,7 @@ class Pass(Generic[T]):
             items: list[T] = []
             size = 0
             for line in read_lines(span):
-                items.append(self.item(line, span.origin))
+                items.append(self.item(line, span))
                 size += len(line.text)
                 if size >= BATCH_BYTES:
                     yield Batch(span, items, size)
@@ -54,5 +55,5 @@ class Pass(Generic[T]):
             yield Batch(span, items, size)
 
 
-COUNT = Pass("count", identify, msgspec.msgpack.Decoder(tuple[int, list[Identity | None]]))
+COUNT = Pass("count", count, msgspec.msgpack.Decoder(tuple[int, list[Identity | UpdateAt | None]]))
 READ = Pass("read", normalise, msgspec.msgpack.Decoder(tuple[int, list[Normal]]))

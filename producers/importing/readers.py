@@ -11,16 +11,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
+from msgspec.structs import replace
 
 from rolloutlog.contract.checks import Rejected, check_trajectory
+from rolloutlog.contract.ids import ID_BYTES, digest_of
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.producers.importing import episodes, july
+from rolloutlog.producers.importing import chat, cohorts, episodes, july, native
 from rolloutlog.producers.importing.era import Beside, Era, sniff
 from rolloutlog.producers.importing.glance import Glance, glance_at, skim
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 
 MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What a foreign dict of another shape than its era's makes a reader raise."""
+
+
+ID_DIGITS = 2 * ID_BYTES
 
 
 class Reader(NamedTuple):
@@ -31,8 +36,11 @@ class Reader(NamedTuple):
 
 
 READERS: dict[Era, Reader] = {
+    Era.E0: Reader(chat.identify, chat.read),
     Era.E1: Reader(july.identify, july.read),
     Era.E1B: Reader(july.identify, july.read),
+    Era.E2: Reader(cohorts.identify, cohorts.read),
+    Era.E3: Reader(native.identify, native.read),
     Era.E4: Reader(episodes.identify, episodes.read),
     Era.E5: Reader(episodes.identify, episodes.read),
 }
@@ -47,16 +55,19 @@ class Parsed:
     form: Era | Beside
 
 
-def glance(raw: bytes, origin: Origin) -> Identity | None:
-    """Whose an unparsed line is; None for one that is no rollout. Raises Rejected."""
+def look(raw: bytes | memoryview) -> tuple[Era | Beside | None, Glance]:
+    """What an unparsed line is. Raises Rejected."""
     line = skim(raw)
-    form = sniff(line)
-    if form is None or isinstance(form, Beside):
-        return None
+    return sniff(line), line
+
+
+def identify(line: Glance, era: Era, origin: Origin, raw: bytes | memoryview) -> Identity:
+    """Whose a line is; one without an id is known by its digest. Raises Rejected."""
     try:
-        return READERS[form].identify(line, origin)
+        identity = READERS[era].identify(line, origin)
     except ValueError as error:
         raise Rejected(RejectReason.SHAPE, str(error)) from error
+    return identity if identity.traces else replace(identity, traces=(digest_of(raw)[:ID_DIGITS],))
 
 
 def parse(raw: bytes) -> Parsed:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from rolloutlog.contract.ids import id_of, imported_group_id
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
@@ -30,8 +32,7 @@ class Lineage(NamedTuple):
     """Id, or its first 8 digits, of the immediate source in its own run."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Identity:
+class Identity(Struct, frozen=True, kw_only=True, tag="trace"):
     """Which trace a line is, and to which group of which run it belongs, as far as the line says.
 
     `traces` are the ids of all traces of an episode, the main one first. `scope` is what a task's rollouts are gathered
@@ -44,6 +45,8 @@ class Identity:
     kind: RunKind = RunKind.TRAIN
     task: str = ""
     scope: str = ""
+    group_size: int | None = None
+    """Rollouts per task, as the run's configuration says."""
 
     @property
     def keys(self) -> list[str]:
@@ -73,13 +76,17 @@ class Recorded:
 
 @dataclass(slots=True, frozen=True)
 class Origin:
-    """What the place of a line says, for eras whose lines don't: step folder, cohort, and the file's own name."""
+    """What the place of a line says, for eras whose lines don't: step folder, cohort, names, configuration beside it.
+
+    `scope` tells files apart by how they begin, so it is the same under any name.
+    """
 
     step: int | None = None
     kind: RunKind | None = None
     env: str | None = None
     cohort: str | None = None
     scope: str = ""
+    group_size: int | None = None
 
     @property
     def written_step(self) -> int | None:

@@ -28,6 +28,7 @@ from rolloutlog.producers.importing.progress import Phase, Progress, Watch
 from rolloutlog.producers.importing.report import Report
 from rolloutlog.producers.importing.sources import Sources, find_sources
 from rolloutlog.producers.importing.spans import Span, spans_of
+from rolloutlog.producers.importing.updates import UpdateAt, Updates
 from rolloutlog.producers.run import join
 
 
@@ -44,17 +45,13 @@ async def import_runs(
     started = time.monotonic()
     source = _Source.of(find_sources(paths), parsers, watch)
     report = source.report(dry_run)
-    census = Census(group_size)
-    async for batch in source.passed(COUNT, "counting"):
-        for identity in batch.items:
-            if identity is not None:
-                census.add(identity)
+    census, updates = await _counted(source, group_size)
     if dry_run:
-        async for _ in _events(_intake(settings.run_id, census, Known(), report), source, strict):
+        async for _ in _events(_intake(settings.run_id, census, updates, Known(), report), source, strict):
             pass
     else:
-        await _write(settings, census, report, source, strict)
-    report.groups, report.singles = len(census.groups), census.singles
+        await _write(settings, census, updates, report, source, strict)
+    report.groups, report.singles = len(census.groups) - census.singles, census.singles
     report.seconds = time.monotonic() - started
     return report
 
@@ -97,15 +94,29 @@ def _need_zstandard() -> None:
         raise MissingExtra("import", "zstandard")
 
 
-def _intake(run: str, census: Census, known: Known, report: Report) -> Intake:
+async def _counted(source: _Source, group_size: int | None) -> tuple[Census, Updates]:
+    """Pass one."""
+    census, updates = Census(group_size), Updates()
+    async for batch in source.passed(COUNT, "counting"):
+        for item in batch.items:
+            if isinstance(item, UpdateAt):
+                updates.add(item, batch.span.path)
+            elif item is not None:
+                census.add(item)
+    return census, updates
+
+
+def _intake(run: str, census: Census, updates: Updates, known: Known, report: Report) -> Intake:
     census.number(known)
-    return Intake(run, census, known, report)
+    return Intake(run, census, known, report, updates)
 
 
-async def _write(settings: Settings, census: Census, report: Report, source: _Source, strict: bool) -> None:
+async def _write(
+    settings: Settings, census: Census, updates: Updates, report: Report, source: _Source, strict: bool
+) -> None:
     run = await join(settings)
     history = await read_policies(run.connection)
-    intake = _intake(run.id, census, await read_known(run.connection, census.groups), report)
+    intake = _intake(run.id, census, updates, await read_known(run.connection, census.groups), report)
     intake.policies = set(history.imported)
     async with Writer(run.connection, run.blobs) as writer:
         async for event in _events(intake, source, strict):

@@ -11,11 +11,12 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rolloutlog.contract.errors import SourceUnreadable
 from rolloutlog.contract.vocabulary import RunKind
+from rolloutlog.producers.importing.evidence import evidence_beside, scope_of
 from rolloutlog.producers.importing.recorded import Origin
 
 LINES = (".jsonl", ".jsonl.zst")
@@ -70,7 +71,7 @@ def find_sources(paths: Iterable[str | Path]) -> Sources:
                     sources.passed.append((str(file), "same-file"))
                 else:
                     seen.add(key)
-                    sources.files.append(SourceFile(file, origin_of(file)))
+                    sources.files.append(SourceFile(file, _origin(file)))
     if not sources.files and not sources.unreadable:
         raise SourceUnreadable(f"no rollouts below {', '.join(map(str, paths))}")
     return sources
@@ -85,6 +86,18 @@ def origin_of(path: Path) -> Origin:
     if old is None:
         return Origin(step, kind, None, cohort)
     return Origin(step, RunKind(old[1]), old[2], cohort)
+
+
+def _origin(file: Path) -> Origin:
+    """What path, beginning and neighbours of a file say."""
+    origin, evidence = origin_of(file), evidence_beside(file)
+    return replace(
+        origin,
+        kind=origin.kind or evidence.kind,
+        env=origin.env or evidence.env,
+        scope=scope_of(file),
+        group_size=evidence.group_size,
+    )
 
 
 def natural(path: Path) -> list[tuple[int, int | str]]:

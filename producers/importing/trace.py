@@ -23,25 +23,42 @@ _SAMPLING = ("temperature", "top_p", "top_k")
 
 
 def read_bare(
-    line: Json, origin: Origin, version: int | None, *, env: str | None, filtered: bool | None = None
-) -> Recorded:
+    line: Json, origin: Origin, version: int | None, *, env: str | None, step: int | None = None,
+    filtered: bool | None = None,
+) -> Recorded:  # fmt: skip
     """A line that is one trace, as a rollout; `version` is the policy's at its start. Raises Rejected."""
     reward = reward_of(line)
     status, lineage = status_of(line, reward), take_lineage(line)
     say_sampling(line)
     graph = Graph()
     graph.add(line.pop("nodes"))
+    notes = origin.trained | take_advantage(line) | graph.late
     record = {**line, "reward": reward, "grain": Grain.NONE if version is None else Grain.EPISODE}
+    if "trainable" in part(line, "agent"):
+        record["agents"] = [agent_of(line, reward, 0)]
     return Recorded(
         trajectory=graph.trajectory(record, version, rounds=rounds_logprobs(line)),
         status=status,
         env=env,
         policy=None if version is None else Span(version, version),
-        step=origin.written_step,
+        step=origin.written_step if step is None else step,
         filtered=filtered,
         lineage=lineage,
-        notes=origin.trained | graph.late,
+        notes=notes,
     )
+
+
+def take_advantage(trace: Json) -> Json:
+    """Take the advantage, which only the copy of what was trained has, out of a trace's `info`; as notes."""
+    info = part(trace, "info")
+    return {"advantage": info.pop("advantage")} if "advantage" in info else {}
+
+
+def agent_of(trace: Json, reward: float | None, root: int) -> Json:
+    """A row of the record's table of agents (design 4); `root` is the index of the trace's first node."""
+    agent = part(trace, "agent")
+    name, trainable = agent.get("name", "agent"), agent.get("trainable", True)
+    return {"name": name, "trainable": trainable, "reward": reward, "root": root, "trace": trace["id"]}
 
 
 def reward_of(trace: Json) -> float | None:

@@ -15,33 +15,15 @@ from rolloutlog.contract.vocabulary import RejectReason, RunKind, Status
 from rolloutlog.producers.importing.demo import demo_run
 from rolloutlog.producers.importing.era import Era
 from rolloutlog.producers.importing.glance import Span
-from rolloutlog.producers.importing.readers import READERS, glance, parse, read
-from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
+from rolloutlog.producers.importing.recorded import Identity
 from rolloutlog.producers.importing.sources import origin_of
+from tests.importing.reading import form_of, read_line, read_raw, reason_of, whose
 
 STEP = demo_run() / "rollouts" / "step_3" / "train"
 
 
 def raw_lines(cohort: str = "all") -> list[bytes]:
     return (STEP / cohort / "traces.jsonl").read_bytes().splitlines()
-
-
-def read_raw(raw: bytes, origin: Origin | None = None) -> Recorded:
-    parsed = parse(raw)
-    assert isinstance(parsed.form, Era)
-    return read(parsed, parsed.form, origin or Origin())
-
-
-def changed(line: dict[str, Any]) -> Recorded:
-    return read_raw(orjson.dumps(line))
-
-
-def reason_of(line: dict[str, Any]) -> RejectReason | None:
-    try:
-        changed(line)
-    except Rejected as rejected:
-        return rejected.reason
-    return None
 
 
 @pytest.fixture
@@ -52,7 +34,7 @@ def linear() -> dict[str, Any]:
 def test_a_linear_episode() -> None:
     """Golden facts of the first line: nodes, tokens, reward, policy, precision."""
     raw = raw_lines()[0]
-    assert parse(raw).form is Era.E4
+    assert form_of(raw) is Era.E4
     origin = origin_of(STEP / "all" / "traces.jsonl")
     recorded = read_raw(raw, origin)
     trajectory = recorded.trajectory
@@ -75,8 +57,7 @@ def test_a_linear_episode() -> None:
 def test_whose_an_episode_is() -> None:
     """Run, group, trace and kind, the same from bytes as from the parsed line."""
     raw = raw_lines()[0]
-    found = glance(raw, Origin())
-    assert found == Identity(
+    assert whose(raw) == Identity(
         traces=("53e9779ba1934cb99e96dbbcaa6866d2",),
         run="run-demo",
         group="00000000-0000-0000-0000-000000000001",
@@ -84,7 +65,6 @@ def test_whose_an_episode_is() -> None:
         task="bfbbb809f9c43f10c312ab3e21741afa919d1cc4ede9e717f83ee26aac2a2c1e",
         scope="run-demo",
     )
-    assert READERS[Era.E4].identify(parse(raw).glance, Origin()) == found
 
 
 def test_every_sampled_node_has_one_segment_at_the_start() -> None:
@@ -125,7 +105,7 @@ def test_the_effective_copy_differs_in_notes_only() -> None:
 def test_nothing_of_the_line_is_lost(linear: dict[str, Any]) -> None:
     """Metrics, info, timing, calls, tools, the agent's configuration, and the episode's own fields stay."""
     trace = linear["traces"][0]
-    record = changed(orjson.loads(orjson.dumps(linear))).trajectory.record
+    record = read_line(orjson.loads(orjson.dumps(linear))).trajectory.record
     for name in ("rewards", "metrics", "info", "timing", "calls", "tools", "agent", "extra_usage", "is_completed"):
         assert record[name] == trace[name], name
     assert record["episode"] == {k: v for k, v in linear.items() if k not in ("traces", "task")}
@@ -144,7 +124,7 @@ def test_several_agents_are_roots_of_one_forest(linear: dict[str, Any]) -> None:
     judge["agent"]["name"], judge["agent"]["trainable"] = "judge", False
     judge["nodes"][1]["semantic_parents"] = [{"node": 0, "type": "continuation"}]
     linear["traces"].insert(0, judge)
-    recorded = changed(linear)
+    recorded = read_line(linear)
     trajectory = recorded.trajectory
     assert trajectory.parents == [-1, 0, 1, 2, 3, -1, 5, 6, 7, 8]
     assert trajectory.nodes[:, 4].tolist() == [0] * 5 + [1] * 5
@@ -153,7 +133,7 @@ def test_several_agents_are_roots_of_one_forest(linear: dict[str, Any]) -> None:
     assert trajectory.reward == pytest.approx(1.1)
     assert trajectory.record["nodes"][1]["semantic_parents"] == [{"node": 0, "type": "continuation"}]
     linear["traces"].reverse()
-    shifted = changed(linear).trajectory.record
+    shifted = read_line(linear).trajectory.record
     assert shifted["nodes"][6]["semantic_parents"] == [{"node": 5, "type": "continuation"}]
 
 
@@ -170,23 +150,21 @@ def test_several_agents_are_roots_of_one_forest(linear: dict[str, Any]) -> None:
 def test_no_result_is_failed(linear: dict[str, Any], change: dict[str, Any]) -> None:
     """Importers never write `aborted`: what has no result failed."""
     linear["traces"][0].update(change)
-    assert changed(linear).status is Status.FAILED
+    assert read_line(linear).status is Status.FAILED
 
 
 def test_an_episode_without_traces_failed(linear: dict[str, Any]) -> None:
     """Reference 1.2: `traces` may be empty; the episode's own id stands for it."""
     linear["traces"], linear["ok"] = [], False
     raw = orjson.dumps(linear)
-    found = glance(raw, Origin())
-    assert found is not None
-    assert found.traces == (linear["id"],)
+    assert whose(raw).traces == (linear["id"],)
     assert read_raw(raw).status is Status.FAILED
 
 
 def test_a_frozen_model_has_no_policy(linear: dict[str, Any]) -> None:
     """Reference 1.2: no `work.policy`: no segments, and grain none (design 4)."""
     del linear["run"]["work"]["policy"]
-    recorded = changed(linear)
+    recorded = read_line(linear)
     assert recorded.policy is None
     assert recorded.trajectory.record["grain"] == "none"
     assert not len(recorded.trajectory.segments)
@@ -195,16 +173,16 @@ def test_a_frozen_model_has_no_policy(linear: dict[str, Any]) -> None:
 def test_rounding_is_seen_in_the_logprobs(linear: dict[str, Any]) -> None:
     """0.4.0 rounds unless told otherwise; 0.3.1 never does (reference 1.2)."""
     linear["traces"][0]["verifiers"]["version"] = "0.3.1"
-    assert "logprob_precision" not in changed(orjson.loads(orjson.dumps(linear))).trajectory.record
+    assert "logprob_precision" not in read_line(orjson.loads(orjson.dumps(linear))).trajectory.record
     linear["traces"][0]["verifiers"]["version"] = "0.4.0"
     linear["traces"][0]["nodes"][2]["logprobs"][0] = -0.123456
-    assert "logprob_precision" not in changed(linear).trajectory.record
+    assert "logprob_precision" not in read_line(linear).trajectory.record
 
 
 def test_a_call_says_how_its_node_was_sampled(linear: dict[str, Any]) -> None:
     """Reference 1.8: temperature stands at the call, often null."""
     linear["traces"][0]["calls"][0]["sampling"] = {"temperature": 0.7, "top_p": None}
-    nodes = changed(linear).trajectory.record["nodes"]
+    nodes = read_line(linear).trajectory.record["nodes"]
     assert nodes[2]["temperature"] == 0.7
     assert "top_p" not in nodes[2]
     assert "temperature" not in nodes[4]
@@ -234,7 +212,7 @@ def test_a_bad_node_is_rejected_with_its_reason(
     """Bad input: lengths that disagree, parents out of range, numbers that don't fit."""
     linear["traces"][0]["nodes"][2].update(change)
     with pytest.raises(Rejected) as caught:
-        changed(linear)
+        read_line(linear)
     assert caught.value.reason is reason
 
 

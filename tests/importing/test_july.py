@@ -12,9 +12,9 @@ from rolloutlog.contract.trajectory import SAMPLED
 from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
 from rolloutlog.producers.importing.era import Beside, Era
 from rolloutlog.producers.importing.glance import Span
-from rolloutlog.producers.importing.readers import glance, parse, read
-from rolloutlog.producers.importing.recorded import Lineage, Origin, Recorded
+from rolloutlog.producers.importing.recorded import Lineage
 from rolloutlog.producers.importing.sources import origin_of
+from tests.importing.reading import form_of, read_line, whose
 
 
 @pytest.fixture
@@ -26,12 +26,6 @@ def by_id(path: Path) -> dict[str, dict[str, Any]]:
     return {line["id"][:2]: line for line in map(orjson.loads, path.read_bytes().splitlines())}
 
 
-def recorded(line: dict[str, Any], origin: Origin | None = None) -> Recorded:
-    parsed = parse(orjson.dumps(line))
-    assert isinstance(parsed.form, Era)
-    return read(parsed, parsed.form, origin or Origin())
-
-
 def test_golden_facts_of_every_record(step: Path) -> None:
     """Nodes, tokens, sampled tokens, reward and status of all eleven."""
     path = step / "train_rollouts.jsonl"
@@ -40,7 +34,7 @@ def test_golden_facts_of_every_record(step: Path) -> None:
             len(r.trajectory.nodes), len(r.trajectory.token_ids), r.trajectory.response_tokens, r.trajectory.reward,
             r.status.value, len(r.trajectory.branches),
         )
-        for name, r in ((name, recorded(line)) for name, line in by_id(path).items())
+        for name, r in ((name, read_line(line)) for name, line in by_id(path).items())
     }  # fmt: skip
     assert found == {
         "00": (3, 58, 3, 1.0, "completed", 1),
@@ -62,11 +56,10 @@ def test_the_stamp(step: Path) -> None:
     path = step / "train_rollouts.jsonl"
     line = by_id(path)["00"]
     raw = orjson.dumps(line)
-    assert parse(raw).form is Era.E1B
-    found = glance(raw, origin_of(path))
-    assert found is not None
+    assert form_of(raw) is Era.E1B
+    found = whose(raw, origin_of(path))
     assert (found.group, found.kind, found.run) == ("00000000-0000-0000-0000-000000000000", RunKind.TRAIN, None)
-    one = recorded(line, origin_of(path))
+    one = read_line(line, origin_of(path))
     assert (one.env, one.policy, one.step, one.filtered) == ("echo", Span(0, 0), 1, False)
     assert one.trajectory.segments.tolist() == [[0, 0, 0]]
     assert one.trajectory.record["info"]["prime_rl"]["policy_version"] == 0
@@ -75,7 +68,7 @@ def test_the_stamp(step: Path) -> None:
 
 def test_full_precision_is_kept(step: Path) -> None:
     """Log-probs as float32 of what was written; July didn't round."""
-    one = recorded(by_id(step / "train_rollouts.jsonl")["00"])
+    one = read_line(by_id(step / "train_rollouts.jsonl")["00"])
     assert one.trajectory.logprobs.tolist() == pytest.approx([0.0, -0.1, -0.2])
     assert one.trajectory.nodes[:, SAMPLED].tolist() == [0, 0, 3]
 
@@ -85,12 +78,11 @@ def test_without_a_stamp_the_file_name_speaks(step: Path) -> None:
     line = by_id(step / "train_rollouts.jsonl")["00"]
     del line["info"]["prime_rl"]
     raw = orjson.dumps(line)
-    assert parse(raw).form is Era.E1
+    assert form_of(raw) is Era.E1
     origin = origin_of(step / "eval_rollouts_gsm8k.jsonl")
-    found = glance(raw, origin)
-    assert found is not None
+    found = whose(raw, origin)
     assert (found.group, found.kind) == (None, RunKind.EVAL)
-    one = recorded(line, origin)
+    one = read_line(line, origin)
     assert (one.env, one.policy, one.trajectory.record["grain"]) == ("gsm8k", None, "none")
     assert not len(one.trajectory.segments)
 
@@ -98,7 +90,7 @@ def test_without_a_stamp_the_file_name_speaks(step: Path) -> None:
 def test_a_derived_record_of_the_record_design(step: Path) -> None:
     """Item 24: the name `recheck:<8 hex digits>`, and it starts from an answer that it didn't sample."""
     line = by_id(step / "train_rollouts.jsonl")["13"]
-    assert recorded(line).lineage == Lineage("recheck", SeedKind.RECHECK, "deadbeef")
+    assert read_line(line).lineage == Lineage("recheck", SeedKind.RECHECK, "deadbeef")
 
 
 @pytest.mark.parametrize("name", ["continue: the story", "recheck:me", "continue:03ababab", "recheck:DEADBEEF", None])
@@ -106,13 +98,13 @@ def test_a_task_that_is_only_called_so_is_not_derived(step: Path, name: str | No
     """Item 24 [quirk]: a user's own task named `continue: ...` isn't excluded."""
     line = by_id(step / "train_rollouts.jsonl")["13"]
     line["task"]["name"] = name
-    assert recorded(line).lineage is None
+    assert read_line(line).lineage is None
 
 
 def test_a_recheck_that_starts_from_no_answer_is_not_derived(step: Path) -> None:
     line = by_id(step / "train_rollouts.jsonl")["00"]
     line["task"]["name"] = "recheck:deadbeef"
-    assert recorded(line).lineage is None
+    assert read_line(line).lineage is None
 
 
 def test_names_of_continued_tasks(step: Path) -> None:
@@ -120,7 +112,7 @@ def test_names_of_continued_tasks(step: Path) -> None:
     line = by_id(step / "train_rollouts.jsonl")["02"]
     for name in ("continue:03ababab:compaction0", "continue:03ababab:tool-call3", "continue:03ababab:tool-call3-1"):
         line["task"]["name"] = name
-        assert recorded(orjson.loads(orjson.dumps(line))).lineage == Lineage("continue", SeedKind.CONTINUE, "03ababab")
+        assert read_line(orjson.loads(orjson.dumps(line))).lineage == Lineage("continue", SeedKind.CONTINUE, "03ababab")
 
 
 def test_a_derived_record_of_the_buffer_design(step: Path) -> None:
@@ -133,7 +125,7 @@ def test_a_derived_record_of_the_buffer_design(step: Path) -> None:
         "original_reward": 0.0,
         "source_task": {"kind": "replay_continue", "source_id": "02abab", "source_task": innermost},
     }
-    one = recorded(line)
+    one = read_line(line)
     assert one.lineage == Lineage("replay_recheck", SeedKind.RECHECK, "01abab")
     assert one.trajectory.record["task"] == innermost
     assert one.trajectory.record["replay_task"]["original_reward"] == 0.0
@@ -143,17 +135,17 @@ def test_an_unrelated_kind_does_not_make_it_derived(step: Path) -> None:
     """Item 23: the mark is structural."""
     line = by_id(step / "train_rollouts.jsonl")["00"]
     line["task"]["kind"] = "puzzle"
-    assert recorded(line).lineage is None
+    assert read_line(line).lineage is None
 
 
 def test_index_rows_are_known(step: Path) -> None:
     """Reference 1.9 rule 5: `offset` and `len` make an index row, not a record."""
     for raw in (step / "index_echo.jsonl").read_bytes().splitlines():
-        assert parse(raw).form is Beside.SPAN
+        assert form_of(raw) is Beside.SPAN
 
 
 def test_errored_records_failed(step: Path) -> None:
     """Items 21 and 22: an errored and a synthesized cancelled record have no result."""
     lines = by_id(step / "train_rollouts.jsonl")
-    assert recorded(lines["11"]).status is Status.FAILED
-    assert recorded(lines["12"]).status is Status.FAILED
+    assert read_line(lines["11"]).status is Status.FAILED
+    assert read_line(lines["12"]).status is Status.FAILED

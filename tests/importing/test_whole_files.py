@@ -151,7 +151,7 @@ def test_without_a_group_each_is_a_single(lines_file: Write, dry_run: Run) -> No
         ungrouped.append(orjson.dumps(line))
     file = lines_file("traces.jsonl", *ungrouped)
     report = dry_run(file)
-    assert (report.groups, report.singles) == (8, 8)
+    assert (report.groups, report.singles) == (0, 8)
     report = dry_run(file, group_size=4)
     assert (report.groups, report.singles) == (2, 0)
 

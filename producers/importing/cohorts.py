@@ -1,0 +1,31 @@
+"""E2: a bare trace whose stamp stands at the top of the line (reference prime_verifiers 1.5).
+
+Guarantees: `all` and `effective` copies of a trace have the same value. Leaves out: the run, which E2 doesn't name.
+"""
+
+from __future__ import annotations
+
+from rolloutlog.contract.vocabulary import RunKind
+from rolloutlog.producers.importing.foreign import Json
+from rolloutlog.producers.importing.glance import Glance, task_key, trace_ids
+from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
+from rolloutlog.producers.importing.trace import read_bare
+
+
+def identify(glance: Glance, origin: Origin) -> Identity:
+    """Whose a trace is. Raises ValueError for a kind that is neither train nor eval."""
+    return Identity(
+        traces=trace_ids(glance),
+        group=glance.group_id,
+        kind=RunKind(glance.kind or origin.kind or RunKind.TRAIN),
+        task=task_key(glance),
+        scope=origin.scope,
+        group_size=origin.group_size,
+    )
+
+
+def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
+    """The trace as a rollout. Raises Rejected."""
+    return read_bare(
+        line, origin, glance.policy_version, env=glance.env_name, step=glance.eval_step, filtered=glance.is_filtered
+    )

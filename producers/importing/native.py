@@ -1,0 +1,33 @@
+"""E3: a bare trace that names its run itself, in two forms (reference prime_verifiers 1.5).
+
+Guarantees: verifiers 0.2.1 (rewards are numbers) and 0.3.0 (rewards have weights) are read by one rule. Leaves out: the
+dispatch step, which E3 doesn't record: the step of its `run` is the folder's.
+"""
+
+from __future__ import annotations
+
+from rolloutlog.contract.vocabulary import RunKind
+from rolloutlog.producers.importing.foreign import Json
+from rolloutlog.producers.importing.glance import Glance, Info, Run, task_key, trace_ids
+from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
+from rolloutlog.producers.importing.trace import read_bare
+
+
+def identify(glance: Glance, origin: Origin) -> Identity:
+    """Whose a trace is. Raises ValueError for a kind that is neither train nor eval."""
+    run = glance.run or Run()
+    return Identity(
+        traces=trace_ids(glance),
+        run=run.id,
+        group=(glance.info or Info()).group_id,
+        kind=RunKind(run.type or origin.kind or RunKind.TRAIN),
+        task=task_key(glance),
+        scope=run.id or origin.scope,
+        group_size=origin.group_size,
+    )
+
+
+def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
+    """The trace as a rollout. Raises Rejected."""
+    info, run = glance.info or Info(), glance.run or Run()
+    return read_bare(line, origin, info.policy_version, env=info.env_name, step=run.step)
