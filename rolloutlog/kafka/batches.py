@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, ProducerClosed
+from aiokafka.errors import IllegalOperation, KafkaError, ProducerClosed
 from aiokafka.structs import RecordMetadata
 
 from rolloutlog.contract.events import Outgoing
@@ -68,10 +68,15 @@ class Sent:
         """True once it is on the log, or failed."""
         return self._first.done()
 
+    def written(self) -> Written:
+        """Where it lies, once it is done. Raises KafkaError."""
+        first = self._first.result()
+        return Written(first.topic, first.partition, first.offset + self._index)
+
     def __await__(self) -> Generator[Any, None, Written]:
         """Raises KafkaError. Cancelling the waiter cancels no write."""
-        first = yield from asyncio.shield(self._first).__await__()
-        return Written(first.topic, first.partition, first.offset + self._index)
+        yield from asyncio.shield(self._first).__await__()
+        return self.written()
 
 
 class Batches:
@@ -109,7 +114,9 @@ class Batches:
             lane.ship()
 
     def give_up(self) -> None:
-        """The client is closed: what has no answer won't get one."""
+        """What has no answer won't get one, and nothing more is sent: the client is closed, or aborts."""
+        for lane in self._lanes.values():
+            lane.give_up()
         for first in list(self.pending):
             if not first.done():
                 first.set_exception(ProducerClosed())
@@ -131,7 +138,7 @@ class Batches:
         batch.builder.close()
         try:
             answer = await self._producer.send_batch(batch.builder, topic, partition=partition)
-        except (KafkaError, AssertionError) as error:  # it asserts that the partition is there
+        except (KafkaError, IllegalOperation, AssertionError) as error:  # it asserts that the partition is there
             batch.fail(error)
             return
         answer.add_done_callback(lambda answer: _pass_on(answer, batch))
@@ -177,6 +184,13 @@ class Lane:
         """Wait until there is another batch. The waiter isn't the one that sends, so cancelling it loses nothing."""
         if (shipping := self.ship()) is not None:
             await asyncio.shield(shipping)
+
+    def give_up(self) -> None:
+        """Send nothing any more."""
+        if self._open is not None:
+            self._close(self._open)
+        for shipping in self._shipping:
+            shipping.cancel()
 
     async def _ship(self, batch: Batch) -> None:
         async with self._turn:

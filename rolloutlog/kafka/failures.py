@@ -74,6 +74,19 @@ def typed(error: BaseException, connection: Connection, transactional_id: str | 
     return ClientFailed(f"{where} answers: {error!r}")
 
 
+async def started(producer: AIOKafkaProducer, connection: Connection) -> AIOKafkaProducer:
+    """Start a producer; one that doesn't start is stopped. Raises BrokerUnreachable, NotAllowed."""
+    try:
+        await producer.start()
+    except (KafkaError, OSError) as error:
+        await stop_producer(producer)
+        raise typed(error, connection) from error
+    except BaseException:
+        await stop_producer(producer)
+        raise
+    return producer
+
+
 async def stop_producer(producer: AIOKafkaProducer) -> None:
     """Stop a producer, whatever state it is in, in at most `STOP_S` seconds; what it still held is given up."""
     try:
@@ -87,10 +100,11 @@ async def stop_producer(producer: AIOKafkaProducer) -> None:
 def retrieve(futures: Iterable[asyncio.Future[Any]]) -> None:
     """Look at futures that nobody will await, those that are done and those to come."""
     for future in futures:
-        future.add_done_callback(_look)
+        future.add_done_callback(look)
 
 
-def _look(future: asyncio.Future[Any]) -> None:
+def look(future: asyncio.Future[Any]) -> None:
+    """Look at one that is done."""
     if not future.cancelled():
         future.exception()
 

@@ -33,7 +33,7 @@ from rolloutlog.kafka.patience import Patience
 from rolloutlog.kafka.shard import Inputs, ShardFactory
 from rolloutlog.kafka.shard_run import ShardRun
 from rolloutlog.kafka.takeover import Held, take_over
-from rolloutlog.kafka.writing import TransactionalWriter
+from rolloutlog.kafka.transactions import TransactionalWriter
 
 log = logging.getLogger(__name__)
 

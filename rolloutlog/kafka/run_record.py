@@ -24,7 +24,7 @@ from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
 from rolloutlog.kafka.admin import check_topics
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.reading import read_to_end
-from rolloutlog.kafka.writing import TransactionalWriter
+from rolloutlog.kafka.transactions import TransactionalWriter
 
 SOURCE = "/topics"
 SEEN_S, POLL_S = 15.0, 0.05

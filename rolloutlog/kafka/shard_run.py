@@ -18,11 +18,12 @@ from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.fitting import fitted
 from rolloutlog.kafka.loop_options import LoopOptions
 from rolloutlog.kafka.reading import Tail, ends_at
 from rolloutlog.kafka.shard import Inputs, Moment
 from rolloutlog.kafka.takeover import Taken
-from rolloutlog.kafka.writing import TransactionalWriter, fitted
+from rolloutlog.kafka.transactions import TransactionalWriter
 
 IDLE_MS = 100
 """Longest wait for events: so late it notices that it is to end, or that a tick is due."""

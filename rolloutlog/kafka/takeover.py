@@ -22,7 +22,7 @@ from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.loop_options import LoopOptions
 from rolloutlog.kafka.reading import Ends
 from rolloutlog.kafka.shard import Inputs, Shard, ShardFactory
-from rolloutlog.kafka.writing import TransactionalWriter
+from rolloutlog.kafka.transactions import TransactionalWriter
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.blobs import BlobStore, claimed_body
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.writing import fitted
+from rolloutlog.kafka.fitting import fitted
 
 BODY = b"body" * 1000
 TYPE = "application/octet-stream"

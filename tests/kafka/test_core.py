@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 
 import pytest
@@ -22,7 +23,8 @@ from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.kafka.admin import create_topics, delete_topics, describe_topics
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.reading import ends_of, partition_counts, read_one, read_to_end
-from rolloutlog.kafka.writing import TransactionalWriter, Writer
+from rolloutlog.kafka.transactions import TransactionalWriter
+from rolloutlog.kafka.writing import Writer
 
 pytestmark = pytest.mark.broker
 
@@ -109,6 +111,26 @@ def test_a_transaction_commits_all_or_nothing(settings: Settings) -> None:
     asyncio.run(body())
 
 
+def test_nothing_of_an_aborted_transaction_comes_with_the_next(settings: Settings) -> None:
+    """Batches that wait for their turn or for more records go with the transaction that they were made for."""
+
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        large = Outgoing(Topic.ROLLOUTS, b"k", [], secrets.token_bytes(300_000), 0)
+        async with TransactionalWriter(connection, connection.names.transactional_id("t")) as writer:
+            for count in (1, 3, 20):
+                with pytest.raises(KeyError):
+                    async with writer.transaction() as transaction:
+                        await transaction.send_all([large] * count)
+                        raise KeyError
+                async with writer.transaction() as transaction:
+                    await transaction.send(Outgoing(Topic.ROLLOUTS, b"k", [], b"%d" % count, 0))
+        assert [event.value for event in await everything(connection, Topic.ROLLOUTS, 0)] == [b"1", b"3", b"20"]
+
+    asyncio.run(body())
+
+
 def test_a_newer_writer_fences_the_older_one(settings: Settings) -> None:
     """What the old one left open is aborted; it can't commit any more."""
 
@@ -120,8 +142,8 @@ def test_a_newer_writer_fences_the_older_one(settings: Settings) -> None:
         await old.start()
         with pytest.raises(Fenced):
             async with old.transaction() as transaction:
-                await transaction.send(record("g1"))
-                await asyncio.gather(*transaction._futures)
+                sent = await transaction.send(record("g1"))
+                await sent
                 found = await ends_of(connection, Topic.ROLLOUTS, partition_of("g1", 3))
                 assert found.is_open
                 with pytest.raises(OpenTransaction):

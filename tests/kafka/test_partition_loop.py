@@ -25,7 +25,8 @@ from rolloutlog.kafka.loop_options import LoopOptions
 from rolloutlog.kafka.owned_partition import Phase
 from rolloutlog.kafka.partition_loop import PartitionLoop
 from rolloutlog.kafka.reading import ends, read_to_end
-from rolloutlog.kafka.writing import TransactionalWriter, Writer
+from rolloutlog.kafka.transactions import TransactionalWriter
+from rolloutlog.kafka.writing import Writer
 from tests.kafka.counting import POISON, CountingShard
 from tests.kafka.ledger import check_counts, everything, is_row
 
@@ -275,8 +276,7 @@ def test_an_open_transaction_on_the_index_is_waited_for(settings: Settings) -> N
         with pytest.raises(Fenced):
             async with stranger.transaction() as transaction:
                 for number in range(3):
-                    await transaction.send(Outgoing(Topic.ROLLOUT_INDEX, b"k", [], b"{}", number))
-                await asyncio.gather(*transaction._futures)
+                    await (await transaction.send(Outgoing(Topic.ROLLOUT_INDEX, b"k", [], b"{}", number)))
                 begun = time.monotonic()
                 await drain(connection)
                 assert time.monotonic() - begun > 1

@@ -13,7 +13,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.admin import create_topics
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.run_record import agree, check_retention, declare, differences, read_run
-from rolloutlog.kafka.writing import TransactionalWriter
+from rolloutlog.kafka.transactions import TransactionalWriter
 
 
 def changed(settings: Settings, section: str, **fields: object) -> Settings:
