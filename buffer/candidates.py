@@ -7,6 +7,7 @@ the newest candidates stay. Leaves out: which rollouts qualify (`selection`) and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -61,7 +62,7 @@ class Pool:
     capacity: int
     sources: dict[int, Source] = field(default_factory=dict[int, Source])
     offsets: dict[tuple[str, int, int], int] = field(default_factory=dict[tuple[str, int, int], int])
-    early: dict[int, list[Mark]] = field(default_factory=dict[int, list[Mark]])
+    early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
     size: int = 0
 
     def add(self, source: Source) -> None:
@@ -71,7 +72,7 @@ class Pool:
         self.sources[row.offset] = source
         self.offsets[row.group, row.member, row.attempt] = row.offset
         self.size += len(source.candidates)
-        for mark in self.early.pop(row.offset, ()):
+        for mark in self.early.pop(row.offset, Counter[Mark]()).elements():
             _mark(source, mark)
         while self.size > self.capacity:
             self._evict()
@@ -99,7 +100,7 @@ class Pool:
         if (source := self.sources.get(mark.offset)) is not None:
             _mark(source, mark)
         elif mark.offset >= next_offset:
-            self.early.setdefault(mark.offset, []).append(mark)
+            self.early.setdefault(mark.offset, Counter())[mark] += 1
 
     def settle(self, next_offset: int) -> None:
         """Forget marks of records that were folded and aren't sources."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from rolloutlog.buffer.candidates import Mark
 from rolloutlog.buffer.member import Member, Notes
-from rolloutlog.buffer.membership import Group, Shape
-from rolloutlog.buffer.open_group import Kin, OpenGroup, mark_of
+from rolloutlog.buffer.membership import Disposition, Group, Shape
+from rolloutlog.buffer.open_group import Kin, Kinship, OpenGroup, mark_of
+from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.vocabulary import Status
 
 _SEEN = struct.Struct("<IqB32s")
@@ -28,6 +29,7 @@ class ClosedGroup:
     seeds, `mark` the candidate that the first of them drew. `counted`: among the resolved underived groups."""
 
     kin: Kin
+    partition: int
     shape: Shape | None = None
     seen: bytes = b""
     early: EarlyNotes = field(default_factory=EarlyNotes)
@@ -37,14 +39,21 @@ class ClosedGroup:
     counted: bool = False
 
     @classmethod
-    def of(cls, opened: OpenGroup, partition: int) -> ClosedGroup:
+    def of(cls, opened: OpenGroup) -> ClosedGroup:
         """Close a group."""
-        closed = cls(opened.kin, refused=opened.refused, counted=opened.counted)
+        closed = cls(opened.kin, opened.partition, mark=opened.mark, refused=opened.refused, counted=opened.counted)
         closed.seeds = frozenset(seed for seed, asks in opened.seeds.items() if not asks)
-        if opened.seed is not None:
-            closed.mark = mark_of(opened.seed, partition)
         closed.keep(opened.group)
         return closed
+
+    def emitted(self, seed: Seed, _offset: int) -> Disposition:
+        """Fold `seed.emitted`: an origin seed may come after the end; members are asked for no more."""
+        if seed.asks or seed.id in self.seeds:
+            return Disposition.DUPLICATE
+        if self.kin.promised is None:
+            self.kin.promised, self.mark = Kinship(seed.run_kind, seed.derivation), mark_of(seed, self.partition)
+        self.seeds |= {seed.id}
+        return Disposition.TAKEN
 
     @property
     def is_resolved_underived(self) -> bool:

@@ -15,7 +15,7 @@ from rolloutlog.buffer.closed_group import ClosedGroup
 from rolloutlog.buffer.draws import pick_some
 from rolloutlog.buffer.member import Record
 from rolloutlog.buffer.membership import Disposition, End, Group
-from rolloutlog.buffer.open_group import REFUSED, Kinship, OpenGroup, mark_of, shape_of
+from rolloutlog.buffer.open_group import REFUSED, OpenGroup, mark_of, shape_of
 from rolloutlog.buffer.rollout_row import RolloutRow
 from rolloutlog.buffer.rows import (
     AnnotationRow,
@@ -104,7 +104,7 @@ class Fold:
         """That open group, made when first spoken of."""
         found = self.groups.get(group)
         if found is None:
-            found = self.groups[group] = OpenGroup(Group(group))
+            found = self.groups[group] = OpenGroup(Group(group), self.partition)
         return found
 
     def _recount(self, group: str) -> None:
@@ -123,7 +123,7 @@ class Fold:
     def _close(self, group: str) -> None:
         opened = self.groups.pop(group)
         self.open_derived -= opened.counted_derived
-        self.closed[group] = ClosedGroup.of(opened, self.partition)
+        self.closed[group] = ClosedGroup.of(opened)
 
     # rows of `rollouts`
 
@@ -147,7 +147,7 @@ class Fold:
         closed = self.closed.get(row.group)
         if closed is not None:
             return Disposition.TAKEN if closed.kin.learn(row) else Disposition.DUPLICATE
-        opened = self.groups.get(row.group) or OpenGroup(Group(row.group))
+        opened = self.groups.get(row.group) or OpenGroup(Group(row.group), self.partition)
         if not opened.group.reject_as(shape_of(row), row.member, row.attempt):
             return Disposition.DUPLICATE
         self.groups[row.group] = opened
@@ -186,7 +186,7 @@ class Fold:
             closed.keep(group)
         if row.says_reward and self.pool.annotate(row.group, row.member, row.attempt, row.key, row.reward):
             return Disposition.TAKEN
-        return disposition
+        return Disposition.DUPLICATE if disposition is Disposition.SUPERSEDED else disposition
 
     def _cancel(self, row: CancelRow) -> Disposition:
         closed = self.closed.get(row.group)
@@ -201,12 +201,8 @@ class Fold:
 
     def _refuse(self, entry: OpenGroup | ClosedGroup) -> None:
         """The environment couldn't stand at that anchor: its candidate is drawn no more (design 6)."""
-        if isinstance(entry, OpenGroup):
-            mark = mark_of(entry.seed, self.partition) if entry.seed else None
-        else:
-            mark = entry.mark
-        if mark is not None and entry.refused:
-            self.pool.mark(mark._replace(refused=True), self.next_offsets[Topic.ROLLOUTS])
+        if entry.mark is not None and entry.refused:
+            self.pool.mark(entry.mark._replace(refused=True), self.next_offsets[Topic.ROLLOUTS])
 
     def _take(self, row: TakeRow) -> Disposition:
         return Disposition.DUPLICATE if row.group in self.closed else self._open(row.group).taken(row)
@@ -214,20 +210,14 @@ class Fold:
     # rows of `seeds` and `group-events`
 
     def _seed(self, seed: Seed, offset: int) -> Disposition:
-        closed = self.closed.get(seed.group)
-        entry = closed or self._open(seed.group)
-        if isinstance(entry, OpenGroup):
-            if entry.emitted(seed, offset) is Disposition.DUPLICATE:
-                return Disposition.DUPLICATE
-        elif seed.asks or seed.id in entry.seeds:
-            return Disposition.DUPLICATE
-        else:
-            entry.seeds |= {seed.id}
-            entry.mark = entry.mark or mark_of(seed, self.partition)
-            entry.kin.promised = entry.kin.promised or Kinship(seed.run_kind, seed.derivation)
-        self._count_draw(seed, mark_of(seed, self.partition))
-        self._refuse(entry)
-        return Disposition.TAKEN
+        entry = self.closed.get(seed.group) or self._open(seed.group)
+        was_promised = entry.kin.promised is not None
+        disposition = entry.emitted(seed, offset)
+        if disposition is Disposition.TAKEN:
+            self._count_draw(seed, mark_of(seed, self.partition))
+            if not was_promised:
+                self._refuse(entry)
+        return disposition
 
     def _count_draw(self, seed: Seed, mark: Mark | None) -> None:
         if seed.draw is None or seed.asks:

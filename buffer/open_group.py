@@ -53,13 +53,12 @@ class Kin:
         return self.recorded or self.promised or self.hinted
 
     def learn(self, row: RolloutRow) -> bool:
-        """The first record says it; False if it was known."""
+        """The first good record says it, and until there is one the first bad one; False if this is no news."""
+        if self.recorded is not None or (row.rejected and self.hinted is not None):
+            return False
         said = Kinship(row.kind, row.derivation)
-        if row.rejected:
-            news, self.hinted = self.hinted is None, self.hinted or said
-        else:
-            news, self.recorded = self.recorded is None, self.recorded or said
-        return news
+        self.recorded, self.hinted = (None, said) if row.rejected else (said, None)
+        return True
 
 
 @dataclass(slots=True)
@@ -69,6 +68,7 @@ class OpenGroup:
     underived ones, `counted_derived`: among the open derived ones."""
 
     group: Group
+    partition: int
     kin: Kin = field(default_factory=Kin)
     seed: Seed | None = None
     seed_offset: int | None = None
@@ -95,6 +95,11 @@ class OpenGroup:
     def is_done_eval(self) -> bool:
         """True for an eval group that is resolved: it gets no final event (design 6)."""
         return self.kin.known is not None and self.kin.known.kind is RunKind.EVAL and self.group.resolved
+
+    @property
+    def mark(self) -> Mark | None:
+        """The candidate that the origin seed drew."""
+        return None if self.seed is None else mark_of(self.seed, self.partition)
 
     def emitted(self, seed: Seed, offset: int) -> Disposition:
         """Fold `seed.emitted`; the first origin seed is the group's."""

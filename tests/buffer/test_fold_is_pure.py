@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -29,7 +30,9 @@ SETTINGS = settings_of(
         ],
     }
 )
-NAMES, MEMBERS, ATTEMPTS = st.sampled_from("ab"), st.integers(0, 1), st.integers(1, 2)
+NAMES, MEMBERS, ATTEMPTS = "ab", (0, 1), (1, 2)
+NODES = (3, 5)
+"""Where `tool_turns` can be resumed."""
 
 
 def forged(made: Outgoing) -> Outgoing:
@@ -37,57 +40,52 @@ def forged(made: Outgoing) -> Outgoing:
     return Outgoing(made.topic, made.key, [h for h in made.headers if h[0] != "ce_digest"], b"junk", None, NOW)
 
 
-def on_rollouts() -> st.SearchStrategy[list[Outgoing]]:
-    origins = st.sampled_from([{}, {}, {}, {"origin_seed": "another"}, {"kind": "eval"}, {"derivation": "continue"}])
-    good = st.builds(
-        lambda n, m, a, s, r, t, o: rollout(n, m, a, status=s, reward=r, turns=t, **o),
-        NAMES, MEMBERS, ATTEMPTS, st.sampled_from([Status.COMPLETED, Status.COMPLETED, Status.ABORTED, Status.FAILED]),
-        st.sampled_from([None, 0.0, 1.0]), st.integers(0, 2), origins,
-    )  # fmt: skip
-    bad = st.builds(lambda n, m, a: forged(rollout(n, m, a)), NAMES, MEMBERS, ATTEMPTS)
-    note = st.builds(
-        lambda n, m, a, r: annotated(n, m, a, reward=r), NAMES, MEMBERS, ATTEMPTS, st.sampled_from([None, 0.5])
-    )
-    take = st.builds(taken, NAMES, st.sampled_from(["w1", "w2"]), st.integers(0, 1))
-    end = st.builds(
-        lambda n, m, why: cancelled(n, sorted(m), why), NAMES, st.sets(MEMBERS, min_size=1),
-        st.sampled_from(["refused", "attempts"]),
-    )  # fmt: skip
-    return st.lists(st.one_of(good, good, good, bad, note, take, end), max_size=10)
-
-
-def derived(name: str, offset: int, node: int, number: int) -> Outgoing:
+def derived(name: str, offset: int, node: int) -> Outgoing:
+    """A seed that drew a candidate of the record at `offset`."""
     source = Source(rollout="r", attempt=1, handle=f"0/{offset}/1")
-    draw = Draw(number=number, rollouts=1, seeds=1, group_events=1, settings="s")
+    draw = Draw(number=offset + node, rollouts=1, seeds=1, group_events=1, settings="s")
     return fresh(
         name, id=id_of("derived", name, offset, node), kind=SeedKind.CONTINUE, derivation="continue", source=source,
         anchor=Anchor(kind=AnchorKind.TOOL_CALL, node=node), draw=draw,
     )  # fmt: skip
 
 
+def again(name: str, member: int, attempt: int) -> Outgoing:
+    """A seed that asks for a member again."""
+    asks, made = [Ask(member=member, attempt=attempt)], f"{name}{member}{attempt}"
+    return fresh(name, id=made, kind=SeedKind.REROLL, asks=asks, origin_seed=seed_id(name))
+
+
 def dropped(name: str) -> Outgoing:
+    """The origin seed is taken back."""
     return seed_cancelled_event(
         seed=seed_id(name), group=group_id(name), group_size=2, reason="x", source="/t", now=NOW
     )
 
 
-def on_seeds() -> st.SearchStrategy[list[Outgoing]]:
-    origin = st.builds(fresh, NAMES)
-    again = st.builds(
-        lambda n, m, a: fresh(
-            n, id=f"{n}{m}{a}", kind=SeedKind.REROLL, asks=[Ask(member=m, attempt=a)], origin_seed=seed_id(n)
-        ),
-        NAMES, MEMBERS, ATTEMPTS,
-    )  # fmt: skip
-    drawn = st.builds(derived, NAMES, st.integers(0, 6), st.sampled_from([3, 5]), st.integers(0, 9))
-    gone = st.builds(dropped, NAMES)
-    return st.lists(st.one_of(origin, again, drawn, drawn, gone), max_size=7)
+SLOTS = list(product(NAMES, MEMBERS, ATTEMPTS))
+GOOD = [rollout(*slot, turns=turns) for slot in SLOTS for turns in (1, 2)]
+ODD = [
+    rollout(*slot, **facts)
+    for slot in SLOTS
+    for facts in (
+        {"status": Status.ABORTED}, {"status": Status.FAILED}, {"reward": None}, {"origin_seed": "another"},
+        {"kind": "eval"}, {"derivation": "continue"},
+    )
+]  # fmt: skip
+BAD = [forged(rollout(*slot)) for slot in SLOTS]
+NOTES = [annotated(*slot, reward=reward) for slot in SLOTS for reward in (None, 0.5)]
+TAKES = [taken(name, worker, renewal) for name, worker, renewal in product(NAMES, ("w1", "w2"), (0, 1))]
+ENDS = [cancelled(name, members, why) for name, members, why in product(NAMES, ([0], [0, 1]), ("refused", "attempts"))]
+DRAWN = [derived(*where) for where in product(NAMES, range(4), NODES)]
+ASKS = [*map(fresh, NAMES), *(again(*slot) for slot in SLOTS), *map(dropped, NAMES)]
+OLD = [expired(*slot) for slot in SLOTS]
+FINALS = [final(name, at) for name, at in product(NAMES, (0, 3))]
 
 
-def on_group_events() -> st.SearchStrategy[list[Outgoing]]:
-    old = st.builds(expired, NAMES, MEMBERS, ATTEMPTS)
-    end = st.builds(final, NAMES, st.integers(0, 20))
-    return st.lists(st.one_of(old, end), max_size=4)
+def some(most: int, *pools: list[Outgoing]) -> st.SearchStrategy[list[Outgoing]]:
+    """A topic of events that come from each pool alike."""
+    return st.lists(st.one_of(*map(st.sampled_from, pools)), max_size=most)
 
 
 def inputs(*topics: list[Outgoing]) -> dict[Topic, list[Event]]:
@@ -118,7 +116,9 @@ def flushed(shard: Shard) -> list[bytes]:
     return [record.value for record in said]
 
 
-LOGS: Any = st.builds(inputs, on_rollouts(), on_seeds(), on_group_events())
+LOGS: Any = st.builds(
+    inputs, some(8, GOOD, GOOD, ODD, BAD, NOTES, TAKES, ENDS), some(4, DRAWN, ASKS), some(3, FINALS, OLD, FINALS)
+)
 
 
 @settings(max_examples=400)
