@@ -48,6 +48,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	$(BIN)/python -m rolloutlog.cli.reference --check
 
 format: install
 	$(BIN)/ruff check --fix .

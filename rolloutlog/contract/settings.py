@@ -31,7 +31,7 @@ class TopicSettings(Section):
     partitions: int = Field(default=6, ge=1, le=1000)
     """P, fixed for the run's life; at least twice the number of worker processes."""
     replication: int | None = Field(default=None, ge=1)
-    """Replicas; None: 3, or as many as the cluster has brokers."""
+    """Replicas; unset: 3, or as many as the cluster has brokers."""
     max_message_bytes: int = Field(default=MAX_MESSAGE_BYTES, ge=64 * 1024)
     """Longest record that the topics take."""
     retention_ms: int = Field(default=KEEP_FOR_EVER, ge=-1)
@@ -51,7 +51,7 @@ class Continue(Section):
     anchor: AnchorKind = AnchorKind.COMPACTION
     """Where in the source to go on: after a compaction, or after a tool result."""
     max_anchors: int | None = Field(default=1, ge=1)
-    """Tool-call anchors per source; None: all (item 12)."""
+    """Tool-call anchors per source; unset: all."""
 
 
 Derivation = Continue
@@ -94,7 +94,7 @@ class DerivationSettings(Section):
     max_draws: int = Field(default=1, ge=1)
     """How often one candidate may be drawn."""
     group_size: int | None = Field(default=None, ge=1)
-    """Members of the new group; None: as many as the source's group."""
+    """Members of the new group; unset: as many as the source's group."""
     budget: int | None = Field(default=None, ge=1)
     """New tokens a member may sample."""
 
@@ -162,13 +162,13 @@ class Staleness(Section):
     """How old a token may be when it is trained (reference xtuner 2 and 3; design 8)."""
 
     max_staleness: int | None = Field(default=1, ge=0)
-    """Sync periods by which the oldest sampled token may lag; None: no limit."""
+    """Sync periods by which the oldest sampled token may lag; unset: no limit."""
     max_token_staleness: int | None = Field(default=None, ge=0)
-    """Sync periods after which a single token leaves the loss; None: masking is off."""
+    """Sync periods after which a single token leaves the loss; unset: masking is off."""
     on_expire: OnExpire | None = None
-    """None: reroll-members for groups with a seed, drop-group without."""
+    """Unset: reroll-members for groups with a seed, drop-group without."""
     on_unknown: Literal["exempt", "drop"] | None = None
-    """Tokens of unknown policy; None: exempt offline and on imported policies, drop live."""
+    """Tokens of unknown policy; unset: exempt offline and on imported policies, drop live."""
     abandoned: Literal["from-fork", "drop"] = "from-fork"
     """Tokens of a timeline that a resume left behind."""
 
@@ -210,7 +210,7 @@ class TrainerSettings(Section):
     overcommit: bool = False
     """Allow more open groups than the staleness bound proves safe."""
     max_open: int | None = Field(default=None, ge=1)
-    """Open groups at most; None: B (n W + 1)."""
+    """Open groups at most; unset: B (n W + 1)."""
     buffer_bytes: int = Field(default=1 << 30, ge=1 << 20)
     """Payload bytes of pending groups before partitions are paused."""
     buffer_groups: int = Field(default=4096, ge=1)
@@ -254,9 +254,9 @@ class Settings(Section):
     namespace: str = Field(default="rolloutlog", pattern=NAMESPACE)
     """Prefix of the run's topics, consumer groups and transactional ids."""
     run: str | None = None
-    """Run id; None: the namespace."""
+    """Run id; unset: the namespace."""
     bootstrap_servers: str | None = None
-    """Address of the Kafka cluster; None: the embedded broker of the data folder."""
+    """Address of the Kafka cluster; unset: the embedded broker of the data folder."""
     command_config: str | None = None
     """A Java client.properties with security settings."""
     topics: TopicSettings = Field(default_factory=TopicSettings)

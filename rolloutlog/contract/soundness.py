@@ -8,7 +8,7 @@ segment or type is tested again; its cost is a plain loop over nodes, and whole 
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import orjson
@@ -98,14 +98,31 @@ def _check_record(trajectory: Trajectory, table: Table) -> None:
             raise Rejected(RejectReason.SHAPE, f"node {i}: {said}")
 
 
-_KINDS: dict[str, type] = {"agents": list, "errors": list, "info": dict, "task": dict, "stop_condition": str}
+class Fact(NamedTuple):
+    """What a record may say under one key: the JSON type, and what it means."""
+
+    kind: type
+    meaning: str
+
+
+FACTS: dict[str, Fact] = {
+    "nodes": Fact(list, "an object per row of the column `nodes`, in order; required"),
+    "reward": Fact(float, "finite number; absent or null: pending"),
+    "stop_condition": Fact(str, "why generation stopped"),
+    "grain": Fact(str, "how finely policies are known: token, episode or none"),
+    "agents": Fact(list, "an object per agent of the episode: name, trainable, reward, root"),
+    "task": Fact(dict, "the task, as the environment gave it"),
+    "errors": Fact(list, "what went wrong; a rollout with errors is no source of a derived one"),
+    "info": Fact(dict, "anything else"),
+}
+"""Facts that readers look at; a record may say more."""
 
 
 def _bad_fact(record: dict[str, Any]) -> str | None:
     if not _is_reward(record.get("reward")):
         return "`reward` is a finite number or null"
-    for name, kind in _KINDS.items():
-        if record.get(name) is not None and not isinstance(record[name], kind):
+    for name, (kind, _) in FACTS.items():
+        if name != "reward" and record.get(name) is not None and not isinstance(record[name], kind):
             return f"`{name}` isn't a {kind.__name__}"
     for agent in cast("list[Any]", record.get("agents") or ()):
         if not isinstance(agent, dict) or not _is_reward(cast("dict[str, Any]", agent).get("reward")):

@@ -7,7 +7,7 @@ binary form are read-only views of the value. Leaves out: soundness of what was 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -24,15 +24,27 @@ JSON = "application/json"
 
 ALIGNMENTS = ("token", "sampled", "opaque")
 _I32, _F32, _U8 = np.dtype("<i4"), np.dtype("<f4"), np.dtype("u1")
-_SHAPES: dict[str, tuple[np.dtype[Any], int]] = {
-    "token_ids": (_I32, 0),
-    "logprobs": (_F32, 0),
-    "mask": (_U8, 0),
-    "segments": (_I32, 3),
-    "nodes": (_I32, NODE_COLUMNS),
-    "record": (_U8, 0),
+
+
+class Spec(NamedTuple):
+    """One required column: its dtype, the width of its second axis (0: it has one axis), and what it holds."""
+
+    dtype: np.dtype[Any]
+    width: int
+    meaning: str
+
+
+COLUMNS: dict[str, Spec] = {
+    "token_ids": Spec(_I32, 0, "tokens of all nodes, node after node"),
+    "logprobs": Spec(_F32, 0, "one log-prob per sampled token, finite, at full precision"),
+    "segments": Spec(
+        _I32, 3, "`[timeline, version, offset]`: from that sampled token of its node on, that policy sampled"
+    ),
+    "nodes": Spec(_I32, NODE_COLUMNS, "`[parent or -1, tokens, sampled tokens, segments, agent]`, a row per node"),
+    "mask": Spec(_U8, 0, "parallel to `token_ids`: 1 where a policy sampled the token, else 0"),
+    "record": Spec(_U8, 0, "the JSON text of everything that isn't an array, as UTF-8"),
 }
-"""Required columns: dtype, and width of the second axis (0: one axis)."""
+"""The required columns, in the order in which they are written."""
 
 
 def encode(trajectory: Trajectory) -> bytes:
@@ -91,7 +103,7 @@ def _from_any_buffer(value: bytes) -> Trajectory:
     except BadBuffer as error:
         raise BadValue(RejectReason.TRUNCATED, f"not a safetensors buffer: {error}") from error
     _check_shapes(columns)
-    extra = {n: Column(c, metadata.get(n, "opaque")) for n, c in columns.items() if n not in _SHAPES}
+    extra = {n: Column(c, metadata.get(n, "opaque")) for n, c in columns.items() if n not in COLUMNS}
     return Trajectory(
         record_text=columns["record"].tobytes(),
         token_ids=columns["token_ids"],
@@ -104,7 +116,7 @@ def _from_any_buffer(value: bytes) -> Trajectory:
 
 
 def _check_shapes(columns: Mapping[str, Array]) -> None:
-    for name, (dtype, width) in _SHAPES.items():
+    for name, (dtype, width, _) in COLUMNS.items():
         column = columns.get(name)
         if column is None:
             raise BadValue(RejectReason.SHAPE, f"column {name} is missing")

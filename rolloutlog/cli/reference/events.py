@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import TypeVar
 
 from rolloutlog.cli.reference import markdown as md
 from rolloutlog.contract import meanings
@@ -14,14 +15,16 @@ from rolloutlog.contract.events import SCHEMA
 from rolloutlog.contract.topics import TOPICS
 from rolloutlog.contract.vocabulary import RESOLVES_SLOT, RejectReason
 
+W = TypeVar("W", bound=StrEnum)
+
 SCHEMAS = """\
 Each event carries the version of its type's schema. A reader takes older versions of a type, and sends newer ones and
 unknown types to the dead letters with the reason."""
 
 REJECTED = """\
-A bad record goes to `dead-letters` with reason, place, headers and digest, and the offset moves on. A reason that lies in
-the value ends the member's slot as failed(rejected), unless a good record of that or a higher attempt is there; a reason
-that lies in the headers says nothing sure about a slot and ends none."""
+A bad record goes to `dead-letters` with reason, place, headers and digest, and the offset moves on. A reason that
+lies in the value ends the member's slot as failed(rejected), unless a good record of that or a higher attempt is
+there; a reason that lies in the headers says nothing sure about a slot and ends none."""
 
 
 def page() -> str:
@@ -32,7 +35,8 @@ def page() -> str:
         for kind in spec.types
     ]
     rejected = [
-        (md.code(reason), "yes" if reason in RESOLVES_SLOT else None, meanings.REJECTED[reason]) for reason in RejectReason
+        (md.code(reason), "yes" if reason in RESOLVES_SLOT else None, meanings.REJECTED[reason])
+        for reason in RejectReason
     ]
     return md.page(
         "Events",
@@ -50,5 +54,5 @@ def page() -> str:
     )
 
 
-def _words(name: str, table: Mapping[StrEnum, str]) -> str:
+def _words(name: str, table: Mapping[W, str]) -> str:
     return md.table((name, "means"), [(md.code(word), meaning) for word, meaning in table.items()])

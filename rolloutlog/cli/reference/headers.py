@@ -9,12 +9,12 @@ from rolloutlog.cli.reference import markdown as md
 from rolloutlog.contract.headers import FIELDS, FOREIGN
 
 INTRODUCTION = """\
-Events are CloudEvents 1.0 in Kafka's binary mode: attributes are headers `ce_<name>`, and `content-type` says how to read
-the value. All text is UTF-8; numbers are ASCII digits. A consumer routes, counts, selects and skips an event from its
-headers alone.
+Events are CloudEvents 1.0 in Kafka's binary mode: attributes are headers `ce_<name>`, and `content-type` says how to
+read the value. All text is UTF-8; numbers are ASCII digits. A consumer routes, counts, selects and skips an event
+from its headers alone.
 
-A producer must give the required ones. The rest of a rollout's headers follow from its value: when they are absent readers
-derive them, and a record whose headers say something else than its value is rejected (`inconsistent`)."""
+A producer must give the required ones. The rest of a rollout's headers follow from its value: when they are absent
+readers derive them, and a record whose headers say something else than its value is rejected (`inconsistent`)."""
 
 
 def page() -> str:

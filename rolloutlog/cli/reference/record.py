@@ -19,17 +19,19 @@ JSON_TYPES: dict[type, str] = {list: "array", dict: "object", str: "string", flo
 
 INTRODUCTION = f"""\
 The value of a rollout's record is a safetensors buffer (`content-type: {SAFETENSORS}`): a small JSON header, then raw
-little-endian columns. Sampled tokens are counted over the nodes in creation order: response token i is the i-th of them."""
+little-endian columns. Sampled tokens are counted over the nodes in creation order: response token i is the i-th of
+them."""
 
 OPTIONAL = f"""\
-More columns may follow, of any dtype of numpy that safetensors has. The buffer's metadata names the axis of each, one of
-{", ".join(md.code(alignment) for alignment in ALIGNMENTS)} (where it is absent, opaque): an opaque one is carried and not
-looked at. `loss_mask` is a producer's own mask, on the token or the sampled axis: tokens where it is 0 leave the loss."""
+More columns may follow, of any dtype of numpy that safetensors has. The buffer's metadata names the axis of each, one
+of {", ".join(md.code(alignment) for alignment in ALIGNMENTS)} (where it is absent, opaque): an opaque one is carried
+and not looked at. `loss_mask` is a producer's own mask, on the token or the sampled axis: tokens where it is 0 leave
+the loss."""
 
 AS_JSON = f"""\
-A producer may send `content-type: {JSON}` instead: an object with the same columns as arrays, and `record` as an object.
-`columns` is optional; it maps each further name to `dtype` (as numpy writes it, such as `<f4`), `shape`, `data` and
-`alignment`. This is a two-node record, whose third response token came from a tool:"""
+A producer may send `content-type: {JSON}` instead: an object with the same columns as arrays, and `record` as an
+object. `columns` is optional; it maps each further name to `dtype` (as numpy writes it, such as `<f4`), `shape`,
+`data` and `alignment`. This is a two-node record, whose third response token came from a tool:"""
 
 
 def page() -> str:

@@ -10,9 +10,10 @@ from rolloutlog.cli.reference import markdown as md
 from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, TOPICS, TopicSpec
 
 INTRODUCTION = f"""\
-On the cluster each topic is `<namespace>.<topic>`; consumer groups and transactional ids have the same prefix, so that
-prefixed ACLs fit. P is the partition count of the run and never changes. The partition of a record is murmur2(key) mod P,
-as the clients of Java and aiokafka compute it; a librdkafka producer needs `partitioner=murmur2_random`.
+On the cluster each topic is `<namespace>.<topic>`; consumer groups and transactional ids have the same prefix, so
+that prefixed ACLs fit. P is the partition count of the run and never changes. The partition of a record is
+murmur2(key) mod P, as the clients of Java and aiokafka compute it; a librdkafka producer needs
+`partitioner=murmur2_random`.
 
 A record may be {MAX_MESSAGE_BYTES - RECORD_MARGIN:,} bytes long with key and headers, uncompressed, unless
 `topics.max_message_bytes` says otherwise; a larger body goes to the blob store, and its event carries the claim."""

@@ -1,0 +1,73 @@
+"""docs/reference is written from the code, and a difference is noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rolloutlog.cli.config import known_names, variable_of
+from rolloutlog.cli.reference.__main__ import FOLDER, PAGES, differences, write
+from rolloutlog.cli.reference.markdown import table
+from rolloutlog.contract import errors
+from rolloutlog.contract.errors import RolloutlogError
+from rolloutlog.contract.headers import FIELDS
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import TOPICS
+from rolloutlog.contract.vocabulary import EventType, RejectReason
+
+
+def test_what_is_written_differs_in_nothing(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(PAGES)
+    assert list(differences(tmp_path)) == []
+
+
+@pytest.mark.parametrize("change", ["edited", "missing", "foreign"])
+def test_a_page_that_is_edited_missing_or_of_another_name_is_a_difference(tmp_path: Path, change: str) -> None:
+    write(tmp_path)
+    if change == "edited":
+        (tmp_path / "topics.md").write_text((tmp_path / "topics.md").read_text().replace("rollouts", "rolls"))
+    elif change == "missing":
+        (tmp_path / "topics.md").unlink()
+    else:
+        (tmp_path / "more.md").write_text("more")
+    assert list(differences(tmp_path))
+    write(tmp_path)
+    assert list(differences(tmp_path)) == []
+
+
+@pytest.mark.skipif(not FOLDER.parent.exists(), reason="an installed package has no docs/")
+def test_the_pages_of_this_checkout_are_those_of_the_code() -> None:
+    assert list(differences(FOLDER)) == []
+
+
+def test_every_row_of_every_table_is_on_its_page() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, RolloutlogError)]
+    leaf_names = [name for name in known_names() if f"{name}." not in " ".join(known_names())]
+    said = {
+        "headers.md": [row.name for row in FIELDS.values()],
+        "topics.md": [*TOPICS],
+        "events.md": [*EventType, *RejectReason],
+        "errors.md": [kind.__name__ for kind in kinds if kind is not RolloutlogError],
+        "settings.md": [text for name in leaf_names for text in (name, variable_of(name))],
+        "cli.md": ["rolloutlog import", "rolloutlog topics create", "--namespace"],
+        "record.md": ["token_ids", "segments", "content-type: application/json"],
+    }
+    for page, words in said.items():
+        text = PAGES[page]()
+        assert [word for word in words if str(word) not in text] == []
+
+
+def test_defaults_of_the_models_are_on_the_page() -> None:
+    text = PAGES["settings.md"]()
+    assert f"| `{Settings().topics.partitions}` | P, fixed" in text
+    assert "[Deadline](#deadline)" in text
+    assert "## Deadline" in text
+
+
+def test_a_cell_cannot_break_its_table() -> None:
+    assert table(("a", "b"), [("x | y", "two\nlines"), (None, 3)]).splitlines()[2:] == [
+        "| x \\| y | two lines |",
+        "|  | 3 |",
+    ]
