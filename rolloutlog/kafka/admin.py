@@ -21,7 +21,7 @@ from rolloutlog.contract.errors import BrokerUnreachable, RunMismatch, SettingsE
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.reading import stop_client
+from rolloutlog.kafka.failures import stop_client
 
 T = TypeVar("T")
 

@@ -14,7 +14,8 @@ from rolloutlog.contract.events import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.reading import Ends, ends_at, open_transaction, read_to_end
+from rolloutlog.kafka.ends import Ends, ends_at
+from rolloutlog.kafka.reading import open_transaction, read_to_end
 
 POLL_S = 0.05
 WINDOW = 32

@@ -97,6 +97,15 @@ async def stop_producer(producer: AIOKafkaProducer) -> None:
         _retrieve_left(producer)
 
 
+async def stop_client(client: Any) -> None:
+    """Stop a consumer or close an admin client; a broker that is away doesn't matter any more (reference kafka 6)."""
+    await asyncio.sleep(0)  # its tasks must have begun, or aiokafka takes their end for a cancellation of ours
+    try:
+        await (client.stop() if hasattr(client, "stop") else client.close())
+    except KafkaError:
+        return
+
+
 def retrieve(futures: Iterable[asyncio.Future[Any]]) -> None:
     """Look at futures that nobody will await, those that are done and those to come."""
     for future in futures:

@@ -18,9 +18,8 @@ from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRa
 from rolloutlog.contract.errors import AssignmentMismatch
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.failures import typed
+from rolloutlog.kafka.failures import stop_client, typed
 from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.reading import stop_client
 
 BEAT_MS = 200
 STOP_S = 10.0

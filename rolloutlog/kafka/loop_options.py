@@ -28,7 +28,7 @@ class LoopOptions:
     """Most events of one fold."""
     tick_s: float = 1.0
     """A shard without events is asked for a flush so often."""
-    fetch_bytes: int = 32 << 20
+    fetch_bytes: int = 16 << 20
     """Fetched and not yet folded, over all owned partitions."""
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 60_000

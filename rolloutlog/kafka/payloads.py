@@ -17,7 +17,8 @@ from rolloutlog.contract.events import Event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.reading import Ends, Tail, ends_of
+from rolloutlog.kafka.ends import ends_of
+from rolloutlog.kafka.tail import Tail
 
 CACHE_BYTES = 64 << 20
 FETCH_BYTES = 1 << 20
@@ -105,7 +106,7 @@ class PayloadReader:
     async def _tail(self, partition: int, offset: int) -> Tail:
         tail = self._tails.get(partition)
         if tail is None:
-            end: Ends = await ends_of(self._connection, self._topic, partition)
+            end = await ends_of(self._connection, self._topic, partition)
             key = (self._topic, partition)
             tail = Tail(self._connection, {key: end.first}, known={key: end}, fetch_bytes=FETCH_BYTES)
             await tail.open()

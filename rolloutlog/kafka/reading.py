@@ -1,28 +1,21 @@
-"""Reading the log: one record, a partition to its end, and following partitions.
+"""Reading the log: one record, and a partition to its end.
 
 Guarantees: only committed records are seen; "the end" is the one at the time of the call, and a transaction that is
-open below it is an error unless asked otherwise, since it hides records (reference kafka 7); an offset that isn't there
-any more is an error and never a silent jump. Leaves out: consumer groups (`partition_loop`) and payloads by handle
-(`payloads`).
+open below it is an error unless asked otherwise, since it hides records (reference kafka 7). Leaves out: following
+(`tail`), consumer groups (`partition_loop`, `work_queue`) and payloads by handle (`payloads`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator
 
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
-
-from rolloutlog.contract.errors import BrokerUnreachable, IndexMismatch, NotFound, OpenTransaction
+from rolloutlog.contract.errors import NotFound, OpenTransaction
 from rolloutlog.contract.events import Event
-from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.topics import Names, Topic
+from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.ends import Ends, ends, ends_at, ends_of, partition_counts
-from rolloutlog.kafka.failures import typed
-from rolloutlog.kafka.lenient import fetch_leniently
+from rolloutlog.kafka.tail import Tail, event_of
 
 __all__ = [
     "Ends",
@@ -35,21 +28,9 @@ __all__ = [
     "partition_counts",
     "read_one",
     "read_to_end",
-    "stop_client",
 ]
 
-POLL_MS = 500
 SETTLE_S, SETTLE_POLL_S = 2.0, 0.05
-SILENCE_S = 60.0
-"""A read of what is known to be there gives up after so long without a record."""
-
-
-def event_of(record: ConsumerRecord, names: Names) -> Event:
-    """The event in a record of one of the namespace's topics."""
-    headers = Headers((name, raw or b"") for name, raw in record.headers)
-    return Event(
-        names.bare(record.topic), record.partition, record.offset, record.timestamp, record.key, headers, record.value
-    )
 
 
 async def read_to_end(
@@ -101,152 +82,3 @@ def open_transaction(connection: Connection, topic: Topic, partition: int, ends:
         f"a transaction is open on {connection.names.topic(topic)}/{partition}: offsets "
         f"{ends.stable} to {ends.high} can't be read yet"
     )
-
-
-class Tail:
-    """Follows partitions from given offsets, without a group: `async with Tail(...) as tail: await tail.poll()`.
-
-    `starts`: offset by (topic, partition); 0 is the first there is; another one that isn't on the log raises
-    IndexMismatch when it opens. `fetch_bytes` bounds what lies fetched and unread in memory, per broker.
-    """
-
-    def __init__(
-        self, connection: Connection, starts: Mapping[tuple[Topic, int], int], *, fetch_bytes: int = 32 << 20,
-        known: Mapping[tuple[Topic, int], Ends] | None = None,
-    ) -> None:  # fmt: skip
-        self._connection = connection
-        self._starts = dict(starts)
-        self._known = known
-        self._next: dict[TopicPartition, int] = {}
-        self._consumer = connection.consumer(fetch_max_bytes=fetch_bytes)
-
-    async def __aenter__(self) -> Tail:
-        await self.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def open(self) -> None:
-        """Check the starts and begin to fetch."""
-        known = self._known or await ends_at(self._connection, sorted(self._starts))
-        for (topic, partition), start in self._starts.items():
-            self._starts[topic, partition] = _valid_start(self._connection, topic, partition, start, known)
-        await _start(self._connection, self._consumer)
-        self._consumer.assign([self._place(*key) for key in self._starts])
-        for key, start in self._starts.items():
-            self.seek(*key, start)
-
-    async def close(self) -> None:
-        """Stop fetching."""
-        await stop_client(self._consumer)
-
-    async def poll(self, timeout_ms: int = POLL_MS, max_records: int | None = None) -> list[Event]:
-        """Events that arrived, in order within each partition; empty after `timeout_ms` without any.
-
-        Raises IndexMismatch where what comes next isn't on the log any more.
-        """
-        try:
-            fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
-        except UnicodeDecodeError:
-            fetched = await self._poll_leniently()
-        except OffsetOutOfRangeError as error:
-            raise IndexMismatch(f"an offset isn't on the log: {error}") from error
-        except KafkaError as error:
-            raise typed(error, self._connection) from error
-        for place, batch in fetched.items():
-            self._next[place] = batch[-1].offset + 1
-        return [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
-
-    async def position(self, topic: Topic, partition: int) -> int:
-        """Offset of the next record to come."""
-        return await self._consumer.position(self._place(topic, partition))
-
-    async def stable_end(self, topic: Topic, partition: int) -> int:
-        """Last stable offset now, asked of the broker."""
-        place = self._place(topic, partition)
-        return (await self._consumer.end_offsets([place]))[place]
-
-    def seek(self, topic: Topic, partition: int, offset: int) -> None:
-        """Go on at another offset."""
-        self._next[self._place(topic, partition)] = offset
-        self._consumer.seek(self._place(topic, partition), offset)
-
-    def pause(self, topic: Topic, partition: int) -> None:
-        """Fetch no more of this partition."""
-        self._consumer.pause(self._place(topic, partition))
-
-    def resume(self, topic: Topic, partition: int) -> None:
-        """Fetch it again."""
-        self._consumer.resume(self._place(topic, partition))
-
-    async def until(self, stops: Mapping[tuple[Topic, int], int]) -> AsyncIterator[list[Event]]:
-        """Batches of events below the stops, until every partition has reached its own; then those are paused.
-
-        Positions decide, not records: markers and compaction leave gaps at the end. Raises BrokerUnreachable when
-        nothing moves for a minute.
-        """
-        left = dict(stops)
-        moved = asyncio.get_running_loop().time()
-        while True:
-            for key in [key for key, stop in left.items() if await self.position(*key) >= stop]:
-                self.pause(*key)
-                del left[key]
-                moved = asyncio.get_running_loop().time()
-            if not left:
-                return
-            events = await self.poll()
-            if events:
-                moved = asyncio.get_running_loop().time()
-                wanted = [event for event in events if event.offset < stops[event.topic, event.partition]]
-                if wanted:
-                    yield wanted
-            elif asyncio.get_running_loop().time() - moved > SILENCE_S:
-                raise BrokerUnreachable(f"nothing was read for {SILENCE_S:.0f} s below offset {left}")
-
-    async def _poll_leniently(self) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """After a failure that lost what it had read: go back, and read what is there in another way."""
-        fetched: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for place in self._consumer.assignment() - self._consumer.paused():
-            records, after = await fetch_leniently(self._connection, place, self._next[place])
-            self._consumer.seek(place, after)
-            if records:
-                fetched[place] = records
-        return fetched
-
-    def _place(self, topic: Topic, partition: int) -> TopicPartition:
-        return TopicPartition(self._connection.names.topic(topic), partition)
-
-
-async def stop_client(client: Any) -> None:
-    """Stop a consumer or close an admin client; a broker that is away doesn't matter any more (reference kafka 6)."""
-    await asyncio.sleep(0)  # its tasks must have begun, or aiokafka takes their end for a cancellation of ours
-    try:
-        await (client.stop() if hasattr(client, "stop") else client.close())
-    except KafkaError:
-        return
-
-
-async def _start(connection: Connection, consumer: AIOKafkaConsumer) -> None:
-    try:
-        await consumer.start()
-    except asyncio.CancelledError:
-        await stop_client(consumer)
-        raise
-    except (KafkaError, OSError) as error:
-        await stop_client(consumer)
-        raise BrokerUnreachable(f"no Kafka broker answers at {connection.bootstrap_servers}: {error}") from error
-
-
-def _valid_start(
-    connection: Connection, topic: Topic, partition: int, start: int, known: Mapping[tuple[Topic, int], Ends]
-) -> int:
-    found = known.get((topic, partition))
-    name = f"{connection.names.topic(topic)}/{partition}"
-    if found is None:
-        raise NotFound(f"{name} isn't there")
-    if start == 0:
-        return found.first
-    if not found.first <= start <= found.high:
-        raise IndexMismatch(f"offset {start} of {name} isn't on the log, which holds [{found.first}, {found.high})")
-    return start

@@ -18,10 +18,11 @@ from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.ends import ends_at
 from rolloutlog.kafka.fitting import fitted
 from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.reading import Tail, ends_at
 from rolloutlog.kafka.shard import Inputs, Moment
+from rolloutlog.kafka.tail import Tail
 from rolloutlog.kafka.takeover import Taken
 from rolloutlog.kafka.transactions import TransactionalWriter
 

@@ -19,8 +19,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.admin import with_admin
 from rolloutlog.kafka.changelog import newest_row, rows_from, settled_ends
 from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.ends import Ends
 from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.reading import Ends
 from rolloutlog.kafka.shard import Inputs, Shard, ShardFactory
 from rolloutlog.kafka.transactions import TransactionalWriter
 

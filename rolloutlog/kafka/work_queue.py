@@ -20,8 +20,8 @@ from aiokafka.errors import KafkaError
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.failures import typed
-from rolloutlog.kafka.reading import event_of, stop_client
+from rolloutlog.kafka.failures import stop_client, typed
+from rolloutlog.kafka.tail import event_of
 
 POLL_MS = 500
 SESSION_MS = 10_000

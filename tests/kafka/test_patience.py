@@ -1,0 +1,42 @@
+"""Failures are borne for a while, with growing pauses, and then told (design 9.5: nothing waits silently)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rolloutlog.contract.errors import BrokerUnreachable
+from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.patience import MOST_S, Patience
+
+
+def test_pauses_grow_to_a_bound_and_begin_anew_after_a_success() -> None:
+    async def body() -> None:
+        patience = Patience(limit_s=60, max_crashes=3)
+        pauses = [patience.failed(BrokerUnreachable("away")) for _ in range(8)]
+        assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, MOST_S, MOST_S, MOST_S]
+        patience.succeeded()
+        assert patience.failed(BrokerUnreachable("away")) == 0.2
+
+    asyncio.run(body())
+
+
+def test_patience_ends_with_the_failure_itself() -> None:
+    async def body() -> None:
+        crashing, waiting = Patience(limit_s=60, max_crashes=2), Patience(limit_s=0, max_crashes=2)
+        crashing.failed(KeyError("bug"), crashed=True)
+        with pytest.raises(KeyError):
+            crashing.failed(KeyError("bug"), crashed=True)
+        waiting.failed(BrokerUnreachable("away"))
+        await asyncio.sleep(0)
+        with pytest.raises(BrokerUnreachable):
+            waiting.failed(BrokerUnreachable("away"))
+
+    asyncio.run(body())
+
+
+def test_the_interval_grows_with_what_is_owned() -> None:
+    """Design 6.4: max(100 ms, owned partitions x 25 ms)."""
+    options = LoopOptions()
+    assert [options.interval_s(owned) for owned in (1, 4, 6, 48)] == [0.1, 0.1, pytest.approx(0.15), pytest.approx(1.2)]
