@@ -41,8 +41,8 @@ def ledger(
 
 
 def final(
-    *members: tuple[int, int], as_of: int = 99, reason: DropReason | None = None, group: str = "g", pass_number: int = 1,
-    verdict: Verdict = Verdict.FRESH,
+    *members: tuple[int, int], as_of: int = 99, reason: DropReason | None = None, group: str = "g",
+    pass_number: int = 1, verdict: Verdict = Verdict.FRESH,
 ) -> GroupFinal:  # fmt: skip
     """A final event naming `(member, offset)` pairs."""
     outcomes = [
