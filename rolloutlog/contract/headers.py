@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Generic, TypeVar, overload
 
 from rolloutlog.contract.handles import Handle
@@ -27,11 +28,13 @@ CONTENT_TYPE = "content-type"
 MAX_TEXT = 4096
 """Longest text of a header, so that what repeats it (index rows, dead letters) stays small."""
 
+REMEMBERED = 256
+
 
 class Field(Generic[T]):
     """One row of the table: a header that is parsed on access and None when absent."""
 
-    __slots__ = ("dump", "kind", "meaning", "name", "parse", "required")
+    __slots__ = ("dump", "kind", "meaning", "name", "parse", "read", "required")
 
     def __init__(
         self, name: str, kind: str, parse: Callable[[str], T], meaning: str, *, required: bool = False,
@@ -39,6 +42,9 @@ class Field(Generic[T]):
     ) -> None:  # fmt: skip
         self.name, self.kind, self.parse, self.meaning = name, kind, parse, meaning
         self.required, self.dump = required, dump
+        self.read: Callable[[bytes], T] = lru_cache(REMEMBERED)(self._read)
+        """The value of this header; raises HeaderError(header-malformed). Headers repeat over the members of a group
+        and the records of a run, so what was read last is remembered."""
 
     @overload
     def __get__(self, instance: None, owner: type[Headers]) -> Field[T]: ...
@@ -50,8 +56,7 @@ class Field(Generic[T]):
         raw = instance.raw.get(self.name)
         return None if raw is None else self.read(raw)
 
-    def read(self, raw: bytes) -> T:
-        """The value of this header; raises HeaderError(header-malformed)."""
+    def _read(self, raw: bytes) -> T:
         try:
             return self.parse(raw.decode())
         except ValueError as error:

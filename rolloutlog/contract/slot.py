@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import FIELDS, Headers
+from rolloutlog.contract.headers import FIELDS, Field, Headers
 from rolloutlog.contract.ids import attempt_id, rollout_id
 from rolloutlog.contract.vocabulary import RunKind, SeedKind
 
@@ -60,15 +60,17 @@ class Slot:
     def of(cls, headers: Headers) -> Slot:
         """Read a slot from headers; raises Rejected."""
         raw = headers.raw
-        for name in _REQUIRED:
-            headers.require(FIELDS[name])
-        return cls(**{name: field.read(raw[field.name]) for name, field in _ROWS.items() if field.name in raw})
+        for field in _REQUIRED:
+            if field.name not in raw:
+                headers.require(field)
+        return cls(**{name: read(raw[header]) for name, header, read in _READERS if header in raw})
 
     def headers(self) -> dict[str, Any]:
         """What the producer says of a slot in headers, by attribute name of the table."""
         return {name: getattr(self, name) for name in _ROWS}
 
 
-_REQUIRED = ("group", "group_size", "member")
 _ROWS = {row.name: FIELDS[row.name] for row in fields(Slot)}
 """A slot's fields are rows of the table of headers, by the same names."""
+_READERS = [(name, field.name, field.read) for name, field in _ROWS.items()]
+_REQUIRED: tuple[Field[Any], ...] = (Headers.group, Headers.group_size, Headers.member)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from rolloutlog.contract.vocabulary import EventType as T
 
@@ -132,10 +133,7 @@ class Names:
 
     def bare(self, name: str) -> Topic:
         """The topic behind a full name; raises ValueError."""
-        prefix = self.namespace + "."
-        if not name.startswith(prefix):
-            raise ValueError(f"{name} isn't a topic of namespace {self.namespace}")
-        return Topic(name[len(prefix) :])
+        return _bare(self.namespace, name)
 
     def group(self, role: str) -> str:
         """Consumer group of a role, such as `buffer` or `workers`."""
@@ -144,3 +142,11 @@ class Names:
     def transactional_id(self, *parts: str | int) -> str:
         """Transactional id, such as `<ns>.buffer.3` or `<ns>.trainer`."""
         return ".".join([self.namespace, *map(str, parts)])
+
+
+@lru_cache(1024)
+def _bare(namespace: str, name: str) -> Topic:
+    """Asked once per record that is read, so remembered."""
+    if not name.startswith(f"{namespace}."):
+        raise ValueError(f"{name} isn't a topic of namespace {namespace}")
+    return Topic(name.removeprefix(f"{namespace}."))
