@@ -20,6 +20,7 @@ from rolloutlog.contract.checks import check_trajectory, read_headers, read_roll
 from rolloutlog.contract.events import Event, Outgoing, rollout_event
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import digest_of, id_of
+from rolloutlog.contract.json_value import encode_json
 from rolloutlog.contract.partitions import partition_of
 
 RECORDS, MEMBERS = 512, 8
@@ -46,7 +47,7 @@ def measure() -> Iterator[Figure]:
 def _calls() -> dict[str, Callable[[], object]]:
     made = [rollout(id_of("group", number // MEMBERS), number % MEMBERS) for number in range(RECORDS)]
     written = [rollout_event(one, source=SOURCE, now=NOW) for one in made]
-    texts = [value.encode_json(one.trajectory) for one in made]
+    texts = [encode_json(one.trajectory) for one in made]
     rollouts, events, values = cycle(made), cycle(list(map(_read, written))), cycle(out.value for out in written)
     outs, text, lists = cycle(written), cycle(texts), cycle(list(map(orjson.loads, texts[:MEMBERS])))
     return {

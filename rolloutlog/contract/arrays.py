@@ -18,12 +18,12 @@ import orjson
 
 Array = npt.NDArray[Any]
 
-_DTYPES: dict[str, np.dtype[Any]] = {
+DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"),
     "I64": np.dtype("<i8"), "I32": np.dtype("<i4"), "I16": np.dtype("<i2"), "I8": np.dtype("i1"),
     "U64": np.dtype("<u8"), "U32": np.dtype("<u4"), "U16": np.dtype("<u2"), "U8": np.dtype("u1"), "BOOL": np.dtype("?"),
 }  # fmt: skip
-_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MAX_HEADER = 1 << 20
 LENGTH_BYTES = 8
 """The buffer begins with the length of its header, little-endian."""
@@ -82,7 +82,7 @@ def _columns(buffer: bytes, start: int, header: dict[str, Any]) -> dict[str, Arr
     at = 0
     for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
         begin, end = entry["data_offsets"]
-        dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
+        dtype, shape = DTYPES[entry["dtype"]], entry["shape"]
         if begin != at or end - begin != math.prod(shape) * dtype.itemsize:
             raise BadBuffer(f"offsets of column {name} disagree with its shape or its neighbour")
         columns[name] = np.ndarray(shape, dtype, buffer, start + begin)

@@ -52,7 +52,7 @@ class Trajectory:
         self.record_text = record_text
         self.token_ids, self.logprobs, self.mask = token_ids, logprobs, mask
         self.segments, self.nodes = segments, nodes
-        self.columns: dict[str, Column] = dict(columns or {})
+        self.columns: dict[str, Column] = {} if columns is None else dict(columns)
         self._record = record
 
     @property

@@ -1,7 +1,8 @@
-"""Values of rollout records: trajectory to bytes and back, as safetensors or as plain JSON (design 3).
+"""Values of rollout records: trajectory to bytes and back, as a safetensors buffer (design 3).
 
-Guarantees: `decode(*encode(t)) == t` for every trajectory; log-probs keep full precision in safetensors; arrays of the
-binary form are read-only views of the value. Leaves out: soundness of what was read (`checks`).
+Guarantees: `decode(encode(t)) == t` for every trajectory, to the bit; decoded arrays are read-only views of the value.
+`decode` reads plain JSON as well. Leaves out: how JSON is written (`json_value`), and soundness of what was read
+(`soundness`).
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rolloutlog.contract import arrays, layout
 from rolloutlog.contract.arrays import Array, BadBuffer
-from rolloutlog.contract.rejection import BadValue, problem_of
+from rolloutlog.contract.json_value import decode_json
+from rolloutlog.contract.rejection import BadValue
 from rolloutlog.contract.trajectory import NODE_COLUMNS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 
@@ -79,7 +79,7 @@ def decode(value: bytes, content_type: str = SAFETENSORS) -> Trajectory:
     if content_type == SAFETENSORS:
         return _from_buffer(value)
     if content_type.partition(";")[0].strip() == JSON:
-        return _from_json(value)
+        return decode_json(value)
     raise BadValue(RejectReason.CONTENT_TYPE, f"content-type {content_type!r} is neither {SAFETENSORS} nor {JSON}")
 
 
@@ -122,82 +122,3 @@ def _check_shapes(columns: Mapping[str, Array]) -> None:
             raise BadValue(RejectReason.SHAPE, f"column {name} is missing")
         if column.dtype != dtype or column.ndim != (2 if width else 1) or (width and column.shape[1] != width):
             raise BadValue(RejectReason.SHAPE, f"column {name} is {column.dtype.str}{list(column.shape)}")
-
-
-class _JsonColumn(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    dtype: str
-    shape: list[int]
-    data: list[Any]
-    alignment: str = "opaque"
-
-
-class _JsonValue(BaseModel):
-    """The form that is written by hand: arrays as lists, names as in the binary form."""
-
-    model_config = ConfigDict(extra="forbid")
-    record: dict[str, Any]
-    token_ids: list[int]
-    logprobs: list[float]
-    mask: list[int]
-    segments: list[tuple[int, int, int]]
-    nodes: list[tuple[int, int, int, int, int]]
-    columns: dict[str, _JsonColumn] = Field(default_factory=dict)
-
-
-def encode_json(trajectory: Trajectory) -> bytes:
-    """The same value as plain JSON. Raises ValueError where a float has no JSON form."""
-    if not np.isfinite(trajectory.logprobs).all():
-        raise ValueError("JSON has no form for a log-prob that isn't finite")
-    body: dict[str, Any] = {
-        "record": orjson.Fragment(trajectory.record_text),
-        "token_ids": trajectory.token_ids,
-        "logprobs": trajectory.logprobs.astype(np.float64),
-        "mask": trajectory.mask,
-        "segments": trajectory.segments,
-        "nodes": trajectory.nodes,
-    }
-    if trajectory.columns:
-        body["columns"] = {
-            name: {
-                "dtype": c.array.dtype.str,
-                "shape": c.array.shape,
-                "data": c.array.ravel(),
-                "alignment": c.alignment,
-            }
-            for name, c in trajectory.columns.items()
-        }
-    return orjson.dumps(body, default=_as_list, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _as_list(array: Array) -> list[Any]:
-    """A strided or foreign-endian array, which orjson doesn't write itself."""
-    return array.tolist()
-
-
-def _from_json(value: bytes) -> Trajectory:
-    try:
-        body = _JsonValue.model_validate(orjson.loads(value))
-    except orjson.JSONDecodeError as error:
-        raise BadValue(RejectReason.NOT_JSON, f"not JSON: {error}") from error
-    except ValidationError as error:
-        raise BadValue(RejectReason.SHAPE, problem_of(error)) from error
-    try:
-        return Trajectory(
-            record_text=orjson.dumps(body.record),
-            token_ids=np.array(body.token_ids, np.int32),
-            logprobs=np.array(body.logprobs, np.float32),
-            mask=np.array(body.mask, np.uint8),
-            segments=np.array(body.segments, np.int32).reshape(-1, 3),
-            nodes=np.array(body.nodes, np.int32).reshape(-1, NODE_COLUMNS),
-            columns={name: _column(column) for name, column in body.columns.items()},
-        )
-    except (ValueError, OverflowError, TypeError) as error:
-        raise BadValue(RejectReason.SHAPE, f"a number doesn't fit its column: {error}") from error
-
-
-def _column(column: _JsonColumn) -> Column:
-    array = np.array(column.data, np.dtype(column.dtype)).reshape(column.shape)
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"dtype {column.dtype}")
-    return Column(array, column.alignment)

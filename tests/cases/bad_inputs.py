@@ -24,6 +24,7 @@ from rolloutlog.contract.claims import CLAIM, Claim
 from rolloutlog.contract.errors import InvalidRecord, RecordTooLarge, RolloutlogError
 from rolloutlog.contract.events import rollout_event
 from rolloutlog.contract.ids import digest_of, id_of
+from rolloutlog.contract.json_value import encode_json
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.trajectory import Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
@@ -169,7 +170,7 @@ def oversize(limit: int, group: str = group_of("above-the-limit")) -> Rollout:
 
 
 def _json(**changes: Any) -> bytes:
-    return orjson.dumps(orjson.loads(value.encode_json(_TRAJECTORY)) | changes)
+    return orjson.dumps(orjson.loads(encode_json(_TRAJECTORY)) | changes)
 
 
 _TRAJECTORY: Trajectory = sound("any").trajectory

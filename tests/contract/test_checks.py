@@ -17,6 +17,7 @@ from rolloutlog.contract.checks import check_trajectory, read_headers, read_json
 from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event, rollout_event, taken_event
 from rolloutlog.contract.finals import GroupFinal, final_event
 from rolloutlog.contract.headers import KNOWN
+from rolloutlog.contract.json_value import encode_json
 from rolloutlog.contract.node import Node
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
@@ -80,7 +81,7 @@ def test_what_a_producer_writes_reads_back_whole(rollout: Rollout) -> None:
 
 @given(rollouts())
 def test_a_record_written_by_hand_needs_no_derived_header_and_may_be_json(rollout: Rollout) -> None:
-    by_hand = Raw.of(rollout).holding(value.encode_json(rollout.trajectory), value.JSON)
+    by_hand = Raw.of(rollout).holding(encode_json(rollout.trajectory), value.JSON)
     bare = by_hand.but(dict.fromkeys([*DERIVED, "rollout", "status", "subject", "time", "spec_version"]))
     event = bare.event()
     read_headers(event, 6)

@@ -16,6 +16,7 @@ from rolloutlog.contract import arrays, layout, value
 from rolloutlog.contract.arrays import BadBuffer
 from rolloutlog.contract.checks import check_trajectory
 from rolloutlog.contract.errors import InvalidRecord
+from rolloutlog.contract.json_value import encode_json
 from rolloutlog.contract.rejection import BadValue
 from rolloutlog.contract.trajectory import Column, Trajectory
 from rolloutlog.contract.vocabulary import RESOLVES_SLOT, RejectReason
@@ -46,20 +47,20 @@ def test_a_value_reads_back_as_what_was_written(trajectory: Trajectory) -> None:
 
 @given(trajectories())
 def test_a_json_value_reads_back_as_what_was_written(trajectory: Trajectory) -> None:
-    assert value.decode(value.encode_json(trajectory), value.JSON) == trajectory
+    assert value.decode(encode_json(trajectory), value.JSON) == trajectory
 
 
 @given(trajectories())
 def test_log_probs_keep_every_bit_in_both_forms(trajectory: Trajectory) -> None:
     written = trajectory.logprobs.tobytes()
     assert value.decode(value.encode(trajectory)).logprobs.tobytes() == written
-    assert value.decode(value.encode_json(trajectory), value.JSON).logprobs.tobytes() == written
+    assert value.decode(encode_json(trajectory), value.JSON).logprobs.tobytes() == written
 
 
 @given(trajectories())
 def test_what_is_encoded_is_sound(trajectory: Trajectory) -> None:
     check_trajectory(value.decode(value.encode(trajectory)))
-    check_trajectory(value.decode(value.encode_json(trajectory), value.JSON))
+    check_trajectory(value.decode(encode_json(trajectory), value.JSON))
 
 
 def test_columns_are_aligned_views_of_the_value() -> None:
@@ -131,7 +132,7 @@ def test_a_value_cut_at_any_byte_is_refused(make: Callable[[], bytes]) -> None:
 
 
 def test_a_json_value_cut_at_any_byte_is_refused() -> None:
-    whole = value.encode_json(sound("any").trajectory)
+    whole = encode_json(sound("any").trajectory)
     for end in range(len(whole)):
         with pytest.raises(BadValue) as refused:
             value.decode(whole[:end], value.JSON)
@@ -171,7 +172,7 @@ def test_a_header_that_says_anything_is_read_or_refused(data: st.DataObject) -> 
 
 @given(anything, st.sampled_from([*NAMES, "record", "columns", "more"]))
 def test_a_json_value_that_says_anything_is_read_or_refused(said: object, name: str) -> None:
-    body = orjson.loads(value.encode_json(sound("any").trajectory)) | {name: said}
+    body = orjson.loads(encode_json(sound("any").trajectory)) | {name: said}
     reason = reason_of(lambda: check_trajectory(value.decode(json.dumps(body).encode(), value.JSON)))
     assert reason is None or reason in RESOLVES_SLOT
 
@@ -233,10 +234,44 @@ def test_a_column_of_a_dtype_that_does_not_travel_is_refused() -> None:
 
 def test_json_has_no_form_for_a_log_prob_that_is_not_finite() -> None:
     with pytest.raises(ValueError, match="isn't finite"):
-        value.encode_json(altered(sound("any").trajectory, logprobs=[0, 0, 0, np.nan]))
+        encode_json(altered(sound("any").trajectory, logprobs=[0, 0, 0, np.nan]))
 
 
 def test_a_reward_that_json_would_make_null_cannot_be_built() -> None:
     """A null reward says pending, so NaN must not become one."""
     with pytest.raises(InvalidRecord, match="reward"):
         Trajectory.build([], {"reward": float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ({"dtype": "O", "shape": [1], "data": [{}]}, "dtype 'O'"),
+        ({"dtype": "(100000,100000)f8", "shape": [1], "data": [1]}, "dtype"),
+        ({"dtype": ">i4", "shape": [1], "data": [1]}, "dtype"),
+        ({"dtype": "<i4", "shape": [2], "data": [1]}, "reshape"),
+        ({"dtype": "<i4", "shape": [1], "data": ["one"]}, "column"),
+        ({"dtype": "<i4", "shape": [1], "data": [2**40]}, "column"),
+    ],
+    ids=lambda case: str(case.get("dtype")) if isinstance(case, dict) else "",
+)
+def test_a_json_column_that_cannot_be_made_is_refused_before_it_is(column: dict[str, object], said: str) -> None:
+    """A dtype is foreign text: some would take all the memory there is."""
+    body = orjson.loads(encode_json(sound("any").trajectory)) | {"columns": {"x": column}}
+    with pytest.raises(BadValue, match=said.replace("(", r"\(")) as refused:
+        value.decode(orjson.dumps(body), value.JSON)
+    assert refused.value.reason is RejectReason.SHAPE
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("token_ids", [2**31] * 7), ("mask", [256] * 7), ("mask", [-1] * 7)])
+def test_a_json_number_that_does_not_fit_is_refused_not_wrapped(name: str, numbers: list[int]) -> None:
+    body = orjson.loads(encode_json(sound("any").trajectory)) | {name: numbers}
+    with pytest.raises(BadValue, match=f"{name}.0"):
+        value.decode(orjson.dumps(body), value.JSON)
+
+
+def test_an_optional_json_column_may_not_take_the_name_of_a_required_one() -> None:
+    column = {"dtype": "|u1", "shape": [7], "data": [0] * 7}
+    body = orjson.loads(encode_json(sound("any").trajectory)) | {"columns": {"mask": column}}
+    with pytest.raises(BadValue, match="can't be called mask"):
+        value.decode(orjson.dumps(body), value.JSON)
