@@ -1,8 +1,8 @@
 """Following partitions from given offsets, without a group.
 
-Guarantees: only committed records are seen, in order within each partition; an offset that isn't on the log is an error
-and never a silent jump; what lies fetched and unread is bounded. Leaves out: reading to an end (`reading`), and groups
-(`partition_loop`, `work_queue`).
+Guarantees: only committed records are seen, in order within each partition; an offset that isn't on the log is an
+error and never a silent jump; what lies fetched and unread is bounded. Leaves out: reading to an end (`reading`), and
+groups (`partition_loop`, `work_queue`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from rolloutlog.kafka.failures import stop_client, typed
 from rolloutlog.kafka.lenient import fetch_leniently
 
 POLL_MS = 500
+TURNS_TO_FETCH = 4
 SILENCE_S = 60.0
 """A read of what is known to be there gives up after so long without a record."""
 
 
 def event_of(record: ConsumerRecord, names: Names) -> Event:
     """The event in a record of one of the namespace's topics."""
-    headers = Headers((name, raw or b"") for name, raw in record.headers)
+    headers = Headers(record.headers)
+    if None in headers.raw.values():  # a null header says as much as an empty one
+        headers = Headers((name, raw or b"") for name, raw in record.headers)
     return Event(
         names.bare(record.topic), record.partition, record.offset, record.timestamp, record.key, headers, record.value
     )
@@ -88,6 +91,8 @@ class Tail:
             raise typed(error, self._connection) from error
         for place, batch in fetched.items():
             self._next[place] = batch[-1].offset + 1
+        if fetched:
+            await _let_fetch()
         return [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
 
     async def position(self, topic: Topic, partition: int) -> int:
@@ -149,6 +154,14 @@ class Tail:
 
     def _place(self, topic: Topic, partition: int) -> TopicPartition:
         return TopicPartition(self._connection.names.topic(topic), partition)
+
+
+async def _let_fetch() -> None:
+    """Give the client the turns of the loop that it needs to ask the broker for more, which then comes while the
+    caller
+    works on what is here: a caller that doesn't wait in between gives it none until it is done."""
+    for _ in range(TURNS_TO_FETCH):
+        await asyncio.sleep(0)
 
 
 async def _start(connection: Connection, consumer: AIOKafkaConsumer) -> None:

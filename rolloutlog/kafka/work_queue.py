@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Self
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
 
@@ -21,6 +21,7 @@ from rolloutlog.contract.events import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.failures import stop_client, typed
+from rolloutlog.kafka.lenient import fetch_leniently
 from rolloutlog.kafka.tail import event_of
 
 POLL_MS = 500
@@ -91,12 +92,29 @@ class WorkQueue:
         """
         try:
             fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=1)
+        except UnicodeDecodeError:
+            return await self._next_leniently()
         except KafkaError as error:
             raise typed(error, self._connection) from error
         for place, records in fetched.items():
             for record in records:
-                return Offered(event_of(record, self._connection.names), self._ownerships.of(place))
+                return self._offered(place, record)
         return None
+
+    async def _next_leniently(self) -> Offered | None:
+        """Around a header name that isn't UTF-8 (see `lenient`), from what is committed on."""
+        for place in sorted(self._consumer.assignment()):
+            start = await self._consumer.committed(place)
+            if start is None:
+                start = (await self._consumer.beginning_offsets([place]))[place]
+            records, after = await fetch_leniently(self._connection, place, start)
+            self._consumer.seek(place, records[0].offset + 1 if records else after)
+            if records:
+                return self._offered(place, records[0])
+        return None
+
+    def _offered(self, place: TopicPartition, record: ConsumerRecord) -> Offered:
+        return Offered(event_of(record, self._connection.names), self._ownerships.of(place))
 
     async def commit(self, offered: Offered) -> bool:
         """True if the record is now this member's; false if it may be somebody else's, and must be forgotten."""
