@@ -1,8 +1,8 @@
-"""Pass one: which traces there are, and which members their groups have.
+"""Which traces there are, and which members their groups have.
 
-Guarantees: a trace is counted once, however many copies there are; members are numbered by first appearance, and where
-some are on the log already, they keep their number and the others take the free ones. Only ids are kept. Leaves out:
-what the traces hold (pass two), and reading the log (`known`).
+Guarantees: a trace is counted once, however many copies there are; members are numbered by first appearance, and what
+is on the log already keeps its place, so the others take the free ones. Only ids are kept. Leaves out: what the traces
+hold, and reading the log (`known`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from rolloutlog.producers.importing.recorded import Identity
 
 @dataclass(slots=True)
 class GroupCount:
-    """A group of the source: keys of its traces by first appearance, and whether it is a rollout on its own."""
+    """A group of the source: members by trace key, and whether it is a rollout on its own.
 
-    traces: list[str] = field(default_factory=list[str])
+    `declared` is the size that the run's configuration says, 0 where it doesn't; `size` is fixed by `number`.
+    """
+
+    members: dict[str, int] = field(default_factory=dict[str, int])
     single: bool = False
     declared: int = 0
-    """Members that the run's configuration says; 0 where it doesn't."""
     size: int = 0
-    """Members, fixed by `number`."""
 
 
 class Place(NamedTuple):
@@ -41,15 +42,18 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Census:
-    """Traces and groups of a source. `group_size` is the user's word, for groups whose size isn't known."""
+    """Traces and groups of a source. `group_size` is the user's word, for groups whose size nobody recorded.
+
+    `whole`: all traces are counted before the first is placed, so that a group's own rows are evidence of its size;
+    else a group whose size nobody says is one single after another.
+    """
 
     group_size: int | None = None
+    whole: bool = True
     groups: dict[str, GroupCount] = field(default_factory=dict[str, GroupCount])
     _group_of: dict[str, str] = field(default_factory=dict[str, str])
-    _member_of: dict[str, int] = field(default_factory=dict[str, int])
     _episodes: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     """Key of the main trace and number of traces, by the key of each trace of an episode that has several."""
-    _ids: set[str] = field(default_factory=set[str])
     _tasks: dict[tuple[str, str, str], int] = field(default_factory=dict[tuple[str, str, str], int])
 
     def add(self, identity: Identity) -> None:
@@ -59,41 +63,55 @@ class Census:
         keys = identity.keys
         group, single = self._group(identity)
         self._group_of[keys[0]] = group
-        self._ids.update(identity.traces)
         counted = self.groups.setdefault(group, GroupCount(single=single))
-        counted.traces.append(keys[0])
+        counted.members[keys[0]] = len(counted.members)
         counted.declared = max(counted.declared, identity.group_size or 0)
         if len(keys) > 1:
             self._episodes.update(dict.fromkeys(keys, (keys[0], len(keys))))
 
     def number(self, known: Known) -> None:
         """Fix sizes and members: what the log says stays, the rest fills up."""
-        for group, counted in self.groups.items():
-            there = known.members(group)
-            taken = set(there.values())
-            free = (index for index in range(len(taken) + len(counted.traces)) if index not in taken)
-            for key in counted.traces:
-                self._member_of[key] = there[key] if key in there else next(free)
-            wanted = 1 if counted.single else max(len(counted.traces), self.group_size or counted.declared)
-            counted.size = known.size(group) or wanted
+        for group in self.groups:
+            self._number(group, known)
 
-    def place_of(self, identity: Identity) -> Place | None:
+    def place(self, identity: Identity, known: Known) -> Place:
+        """Count a trace and place it at once."""
+        self.add(identity)
+        self._number(self._group_of[self._main(identity) or ""], known)
+        found = self.place_of(identity, known)
+        if found is None:
+            raise KeyError(identity.traces[0])
+        return found
+
+    def place_of(self, identity: Identity, known: Known) -> Place | None:
         """Where a line's rollout belongs, once members are numbered; None for one that wasn't counted."""
         key = self._main(identity)
         if key is None:
             return None
-        group = self._group_of[key]
         whole = self._episodes[key][1] if key in self._episodes else 1
-        return Place(key, group, self.groups[group].size, self._member_of[key], len(identity.traces) < whole)
+        is_part = len(identity.traces) < whole
+        if (there := known.rollouts.get(key)) is not None:
+            return Place(key, there.group, there.size, there.member, is_part)
+        group = self._group_of[key]
+        return Place(key, group, self.groups[group].size, self.groups[group].members[key], is_part)
 
-    def knows(self, trace: str) -> bool:
-        """True for the id of a trace that was counted, of whatever run."""
-        return trace in self._ids
+    def wants(self, group: str, key: str) -> bool:
+        """True if a group or a trace of this key was counted."""
+        return key in self._group_of or group in self.groups
 
     @property
     def singles(self) -> int:
         """Rollouts on their own."""
         return sum(counted.single for counted in self.groups.values())
+
+    def _number(self, group: str, known: Known) -> None:
+        counted, there = self.groups[group], known.groups.get(group)
+        taken = set(there.members) if there else set[int]()
+        wanted = 1 if counted.single else self.group_size or counted.declared
+        counted.size = there.size if there else max(wanted, len(counted.members) if self.whole else 0)
+        new = [key for key in counted.members if key not in known.rollouts]
+        free = (index for index in range(len(taken) + len(new)) if index not in taken)
+        counted.members.update(zip(new, free, strict=False))
 
     def _main(self, identity: Identity) -> str | None:
         """Key under which a line's rollout was counted, by any of its traces."""
@@ -106,9 +124,9 @@ class Census:
 
     def _group(self, identity: Identity) -> tuple[str, bool]:
         """Group id, and whether the trace is a single: nobody says which others are of its group."""
-        if identity.group is not None:
-            return identity.group_id(identity.group), False
         size = self.group_size or identity.group_size
+        if identity.group is not None and (self.whole or size is not None):
+            return identity.group_id(identity.group), False
         if size is None:
             return identity.group_id(f"single/{identity.traces[0]}"), True
         task = (identity.scope, identity.kind.value, identity.task)

@@ -14,13 +14,11 @@ from typing import Any, cast
 import orjson
 from msgspec import Struct
 
-from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.foreign import Json
 
 SIZE_NAMES = ("rollouts_per_example", "num_rollouts")
 """How often a task is rolled out, as prime-rl and verifiers have called it."""
-HEAD_BYTES = 4096
 
 
 class Evidence(Struct, frozen=True):
@@ -42,15 +40,6 @@ def evidence_beside(file: Path) -> Evidence:
         env=env if isinstance(env, str) and env else None,
         kind=RunKind.EVAL if "env_id" in metadata else None,
     )
-
-
-def scope_of(file: Path) -> str:
-    """Digest of how a file begins: the same under every name, and while it grows. Empty where it can't be read."""
-    try:
-        with file.open("rb") as stream:
-            return digest_of(stream.readline(HEAD_BYTES))
-    except OSError:
-        return ""
 
 
 def _configs(file: Path) -> Iterator[Path]:

@@ -67,7 +67,7 @@ class Intake:
         if fault is not None:
             counts.reject(fault.reason, str(where))
             return [fault_event(line, fault, path=where.path, number=where.line, now=now)]
-        counts.skip(_why_not(line, self.census), str(where))
+        counts.skip(self._why_not(line), str(where))
         return []
 
     def finish(self, now: int) -> list[Outgoing]:
@@ -75,24 +75,20 @@ class Intake:
         events: list[Outgoing] = []
         for group, counted in self.census.groups.items():
             there = self.known.groups.get(group)
-            if there is None:
-                continue
-            present = {rollout.member for rollout in there.rollouts.values()}
-            missing = [member for member in range(counted.size) if member not in present]
+            missing = [member for member in range(counted.size) if there and member not in there.members]
             event = missing_event(group, counted.size, missing, now) if missing else None
-            if event is not None and _is_new(there, event):
+            if there is not None and event is not None and is_new(there, event):
                 self.report.cancelled += len(missing)
                 events.append(event)
         return events
 
     def _admit(self, line: Normal, rollout: NormalRollout, counts: EraCounts, where: str, now: int) -> list[Outgoing]:
         """Raises Rejected, before anything is counted."""
-        place = self.census.place_of(rollout.identity)
+        place = self._place(rollout)
         if place is None or place.member >= place.size:
             counts.skip("group-full" if place else "written-meanwhile", where)
             return []
-        group = self.known.groups.setdefault(place.group, KnownGroup(place.size))
-        there = group.rollouts.get(place.key)
+        there = self.known.rollouts.get(place.key)
         attempt = _attempt(rollout, there, place)
         slot = slot_of(rollout, place, attempt)
         events: list[Outgoing] = []
@@ -101,13 +97,33 @@ class Intake:
         else:
             counts.imported += 1
             counts.changed += there is not None
-            group.rollouts[place.key] = KnownRollout(place.member, attempt, rollout.digest, rollout.status, fresh=True)
+            self.known.add(place.key, _written(rollout, place, attempt))
             events = [*self._new_policies(rollout, now), rollout_event(line, rollout, slot, now)]
-        rollout.notes |= self.updates.notes(rollout.identity.traces, rollout.body)
-        if rollout.notes and _is_new(group, note := note_event(line, rollout, slot, now)):
-            counts.annotations += 1
-            events.append(note)
-        return events
+        return events + self.note(line, rollout, place, attempt, counts, now)
+
+    def note(
+        self, line: Normal, rollout: NormalRollout, place: Place, attempt: int, counts: EraCounts, now: int
+    ) -> list[Outgoing]:
+        """What this copy of a rollout and the updates of its traces add, if it wasn't said before."""
+        notes = rollout.notes | self.updates.notes(rollout.identity.traces, rollout.body)
+        if not notes:
+            return []
+        event = note_event(line, slot_of(rollout, place, attempt), notes, now)
+        if not is_new(self.known.groups[place.group], event):
+            return []
+        counts.annotations += 1
+        return [event]
+
+    def _place(self, rollout: NormalRollout) -> Place | None:
+        if self.census.whole:
+            return self.census.place_of(rollout.identity, self.known)
+        return self.census.place(rollout.identity, self.known)
+
+    def _why_not(self, line: Normal) -> str:
+        """Why a line that is fine is no rollout."""
+        if line.updates is not None and self.census.whole and not self.updates.is_folded(line.updates):
+            return "update-of-unknown-trace"
+        return line.beside or "blank"
 
     def _new_policies(self, rollout: NormalRollout, now: int) -> list[Outgoing]:
         if rollout.policy is None:
@@ -130,14 +146,11 @@ def _attempt(rollout: NormalRollout, there: KnownRollout | None, place: Place) -
     return there.attempt + 1
 
 
-def _why_not(line: Normal, census: Census) -> str:
-    """Why a line that is fine is no rollout."""
-    if line.updates is not None and not census.knows(line.updates):
-        return "update-of-unknown-trace"
-    return line.beside or "blank"
+def _written(rollout: NormalRollout, place: Place, attempt: int) -> KnownRollout:
+    return KnownRollout(place.group, place.size, place.member, attempt, rollout.digest, rollout.status, fresh=True)
 
 
-def _is_new(group: KnownGroup, event: Outgoing) -> bool:
+def is_new(group: KnownGroup, event: Outgoing) -> bool:
     """True if that wasn't said of the group before; from now on it is."""
     said = dict(event.headers)[Headers.id.name].decode()
     if said in group.said:

@@ -1,15 +1,16 @@
-"""What the log holds already of the groups that are imported: read once, from headers alone.
+"""What the log holds already of what is imported: read once, from headers alone.
 
-Guarantees: a trace that was imported before is found by run and trace id, with its member, attempt and digest; notes
-and cancellations by their event ids. Only groups of the source are kept. Leaves out: values.
+Guarantees: a trace that was imported before is found by run and trace id, with its place, attempt and digest, in
+whatever group it is; notes and cancellations are known by their event ids. Leaves out: values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
-from rolloutlog.contract.errors import RunMismatch
+from rolloutlog.contract.errors import OpenTransaction, RunMismatch
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.headers import HeaderError, Headers
 from rolloutlog.contract.policies import History
@@ -17,92 +18,107 @@ from rolloutlog.contract.policy_events import fold
 from rolloutlog.contract.provenance import STATUS_OF
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, Status
-from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.connection import TRANSACTION_TIMEOUT_MS, Connection
 from rolloutlog.kafka.reading import partition_counts, read_to_end
 from rolloutlog.producers.importing.recorded import trace_key
 
 SAID = (EventType.ROLLOUT_ANNOTATED, EventType.GROUP_CANCELLED)
 """Events that are known by their id alone."""
+PATIENCE_S = TRANSACTION_TIMEOUT_MS / 1000 + 5
+"""A transaction that a dead writer left open ends by its timeout."""
 
 
 @dataclass(slots=True)
 class KnownRollout:
-    """The newest attempt of an imported trace; `fresh` where this import wrote it."""
+    """The newest attempt of an imported trace, and its place; `fresh` where this reading of its file wrote it."""
 
+    group: str
+    size: int
     member: int
     attempt: int
     digest: str
     status: Status
     fresh: bool = False
+    at: tuple[int, int] | None = None
+    """Partition and offset of its record, where known."""
 
 
 @dataclass(slots=True)
 class KnownGroup:
-    """A group that is on the log: its size as declared, its rollouts by trace key, and ids of what was said of it."""
+    """A group that is on the log: size as declared, members that have a record, ids of what else was said of it."""
 
     size: int
-    rollouts: dict[str, KnownRollout] = field(default_factory=dict[str, KnownRollout])
+    members: set[int] = field(default_factory=set[int])
     said: set[str] = field(default_factory=set[str])
 
 
 @dataclass(slots=True)
 class Known:
-    """Fold of the headers on `rollouts`."""
+    """Fold of the headers on `rollouts`: imported rollouts by trace key, and all groups."""
 
+    rollouts: dict[str, KnownRollout] = field(default_factory=dict[str, KnownRollout])
     groups: dict[str, KnownGroup] = field(default_factory=dict[str, KnownGroup])
 
-    def fold(self, event: Event) -> None:
-        """Take an event of a group of the source; what can't be read isn't ours."""
+    def fold(self, event: Event, wanted: Callable[[str, str], bool] | None = None) -> None:
+        """Take an event, if `wanted` says so of its group and trace key; one that can't be read isn't ours."""
         headers = event.headers
         try:
-            event_type, size = EventType(headers.require(Headers.type)), headers.require(Headers.group_size)
-            group = self.groups.setdefault(headers.require(Headers.group), KnownGroup(size))
-            if event_type in SAID:
-                group.said.add(headers.require(Headers.id))
-            elif event_type in STATUS_OF and headers.source_id:
-                self._fold_rollout(group, headers, STATUS_OF[event_type])
+            kind, group = EventType(headers.require(Headers.type)), headers.require(Headers.group)
+            key = trace_key(headers.run, headers.source_id) if kind in STATUS_OF and headers.source_id else ""
+            if wanted is not None and not wanted(group, key):
+                return
+            size = headers.require(Headers.group_size)
+            there = self.groups.setdefault(group, KnownGroup(size))
+            if kind in SAID:
+                there.said.add(headers.require(Headers.id))
+            elif key:
+                member, attempt = headers.require(Headers.member), headers.attempt or 1
+                digest, status, at = headers.digest or "", STATUS_OF[kind], (event.partition, event.offset)
+                self.add(key, KnownRollout(group, size, member, attempt, digest, status, at=at))
         except (HeaderError, ValueError):
             return
 
-    def _fold_rollout(self, group: KnownGroup, headers: Headers, status: Status) -> None:
-        key = trace_key(headers.run, headers.require(Headers.source_id))
-        attempt = headers.attempt or 1
-        there = group.rollouts.get(key)
-        if there is None or attempt > there.attempt:
-            member = headers.require(Headers.member)
-            group.rollouts[key] = KnownRollout(member, attempt, headers.digest or "", status)
-
-    def members(self, group: str) -> dict[str, int]:
-        """Members by trace key of a group on the log."""
-        there = self.groups.get(group)
-        return {key: rollout.member for key, rollout in there.rollouts.items()} if there else {}
-
-    def size(self, group: str) -> int:
-        """Size of a group as it was declared on the log; 0 where it isn't there."""
-        there = self.groups.get(group)
-        return there.size if there else 0
+    def add(self, key: str, rollout: KnownRollout) -> None:
+        """Take a rollout; a lower attempt than the known one changes nothing."""
+        self.groups.setdefault(rollout.group, KnownGroup(rollout.size)).members.add(rollout.member)
+        there = self.rollouts.get(key)
+        if there is None or rollout.attempt > there.attempt:
+            self.rollouts[key] = rollout
 
 
-async def read_known(connection: Connection, groups: Container[str]) -> Known:
+async def read_known(connection: Connection, wanted: Callable[[str, str], bool] | None = None) -> Known:
     """Read the headers of `rollouts` to their present end. Raises NotFound, OpenTransaction, BrokerUnreachable."""
     known = Known()
     for partition in range((await partition_counts(connection, [Topic.ROLLOUTS]))[Topic.ROLLOUTS]):
-        async for events in read_to_end(connection, Topic.ROLLOUTS, partition):
-            for event in events:
-                if event.headers.raw.get("ce_group", b"").decode("utf-8", "replace") in groups:
-                    known.fold(event)
+        async for event in _events(connection, Topic.ROLLOUTS, partition):
+            known.fold(event, wanted)
     return known
 
 
 async def read_policies(connection: Connection) -> History:
     """What `policy-versions` says. Raises RunMismatch where a trainer has started: its timelines aren't a source's."""
     history = History()
-    async for events in read_to_end(connection, Topic.POLICY_VERSIONS, 0):
-        for event in events:
-            fold(history, event)
+    async for event in _events(connection, Topic.POLICY_VERSIONS, 0):
+        fold(history, event)
     if history.started:
         raise RunMismatch(
             f"a trainer has started in {connection.names.namespace}: recorded policies would mix with its own",
             "import into a namespace of its own, with --namespace",
         )
     return history
+
+
+async def _events(connection: Connection, topic: Topic, partition: int) -> AsyncIterator[Event]:
+    """Events to the present end; waits for a transaction that hides some, until it would have timed out."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    while True:
+        try:
+            async for events in read_to_end(connection, topic, partition):
+                for event in events:
+                    yield event
+        except OpenTransaction:
+            if asyncio.get_running_loop().time() > deadline:
+                raise
+            await asyncio.sleep(0.2)
+        else:
+            return

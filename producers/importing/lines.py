@@ -10,13 +10,16 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
+from pathlib import Path
 from typing import IO
 
 from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.producers.importing.spans import Span
+from rolloutlog.producers.importing.recorded import Origin
+from rolloutlog.producers.importing.span import Span
 
 BUFFER_BYTES = 1 << 20
+HEAD_BYTES = 4096
 GZIP = b"\x1f\x8b"
 
 
@@ -61,6 +64,15 @@ def read_lines(span: Span) -> Iterator[Line]:
                     return
     except OSError as error:
         yield _unreadable(span, byte, error.strerror or str(error))
+
+
+def head_of(path: Path) -> bytes:
+    """How a file begins: its first line, or as much of it as `HEAD_BYTES`; empty where it can't be read."""
+    try:
+        with _opened(Span(str(path), Origin())) as stream:
+            return stream.readline(HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 def _unreadable(span: Span, byte: int, why: str) -> Line:

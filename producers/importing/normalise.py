@@ -20,7 +20,7 @@ from rolloutlog.producers.importing.lines import Line
 from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
 from rolloutlog.producers.importing.readers import Parsed, identify, look, parse, read
 from rolloutlog.producers.importing.recorded import Identity, Origin
-from rolloutlog.producers.importing.spans import Span
+from rolloutlog.producers.importing.span import Span
 from rolloutlog.producers.importing.updates import UpdateAt, read_update
 
 

@@ -6,8 +6,9 @@ due (`intake`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rolloutlog.contract import provenance, value
 from rolloutlog.contract.checks import Rejected
@@ -21,6 +22,8 @@ from rolloutlog.producers.importing.census import Place
 from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
 from rolloutlog.producers.importing.report import UNKNOWN
 
+SOURCE = "/importers"
+"""`ce_source` of what is said of no era."""
 MISSING = "missing-in-source"
 """Reason of a cancellation: the source ended and holds no record of these members."""
 
@@ -56,21 +59,21 @@ def rollout_event(line: Normal, rollout: NormalRollout, slot: Slot, now: int) ->
     return replace(event, headers=event.headers + rollout.headers)
 
 
-def note_event(line: Normal, rollout: NormalRollout, slot: Slot, now: int) -> Outgoing:
+def note_event(line: Normal, slot: Slot, notes: Mapping[str, Any], now: int) -> Outgoing:
     """`rollout.annotated`: what a copy of the trace adds."""
-    return annotation_event(slot, rollout.notes, source=_source(line), now=now)
+    return annotation_event(slot, notes, source=_source(line), now=now)
 
 
 def missing_event(group: str, group_size: int, members: Sequence[int], now: int) -> Outgoing:
     """`group.cancelled` of members that the source doesn't have."""
     return cancelled_event(
-        group=group, group_size=group_size, members=list(members), reason=MISSING, source="/importers", now=now
+        group=group, group_size=group_size, members=list(members), reason=MISSING, source=SOURCE, now=now
     )
 
 
 def policy_event(policy: Policy, run: str, now: int) -> Outgoing:
     """`policy.imported`."""
-    return policy_imported(policy, run=run, source="/importers", now=now)
+    return policy_imported(policy, run=run, source=SOURCE, now=now)
 
 
 def fault_event(line: Normal, fault: Fault, *, path: str, number: int, now: int) -> Outgoing:
@@ -82,4 +85,4 @@ def fault_event(line: Normal, fault: Fault, *, path: str, number: int, now: int)
 
 
 def _source(line: Normal) -> str:
-    return f"/importers/{line.era or UNKNOWN}"
+    return f"{SOURCE}/{line.era or UNKNOWN}"

@@ -12,7 +12,7 @@ import msgspec
 
 from rolloutlog.producers.importing.parsers import HEAD
 from rolloutlog.producers.importing.passes import COUNT, READ, Pass
-from rolloutlog.producers.importing.spans import Span
+from rolloutlog.producers.importing.span import Span
 
 PASSES: dict[str, Pass[object]] = {COUNT.name: COUNT, READ.name: READ}  # type: ignore[dict-item]
 

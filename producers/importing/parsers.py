@@ -16,7 +16,8 @@ from typing import TypeVar
 import msgspec
 
 from rolloutlog.producers.importing.passes import Batch, Pass
-from rolloutlog.producers.importing.spans import SPAN_BYTES, Span
+from rolloutlog.producers.importing.span import Span
+from rolloutlog.producers.importing.spans import SPAN_BYTES
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from rolloutlog.producers.importing.lines import Line, read_lines
 from rolloutlog.producers.importing.normal import Normal
 from rolloutlog.producers.importing.normalise import count, normalise
 from rolloutlog.producers.importing.recorded import Identity
-from rolloutlog.producers.importing.spans import Span
+from rolloutlog.producers.importing.span import Span
 from rolloutlog.producers.importing.updates import UpdateAt
 
 T = TypeVar("T")

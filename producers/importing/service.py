@@ -27,7 +27,8 @@ from rolloutlog.producers.importing.passes import COUNT, READ, Batch, Pass, T
 from rolloutlog.producers.importing.progress import Phase, Progress, Watch
 from rolloutlog.producers.importing.report import Report
 from rolloutlog.producers.importing.sources import Sources, find_sources
-from rolloutlog.producers.importing.spans import Span, spans_of
+from rolloutlog.producers.importing.span import Span
+from rolloutlog.producers.importing.spans import spans_of
 from rolloutlog.producers.importing.updates import UpdateAt, Updates
 from rolloutlog.producers.run import join
 
@@ -116,7 +117,7 @@ async def _write(
 ) -> None:
     run = await join(settings)
     history = await read_policies(run.connection)
-    intake = _intake(run.id, census, updates, await read_known(run.connection, census.groups), report)
+    intake = _intake(run.id, census, updates, await read_known(run.connection, census.wants), report)
     intake.policies = set(history.imported)
     async with Writer(run.connection, run.blobs) as writer:
         async for event in _events(intake, source, strict):

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rolloutlog.contract.errors import SourceUnreadable
+from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.vocabulary import RunKind
-from rolloutlog.producers.importing.evidence import evidence_beside, scope_of
+from rolloutlog.producers.importing.evidence import evidence_beside
+from rolloutlog.producers.importing.lines import head_of
 from rolloutlog.producers.importing.recorded import Origin
 
 LINES = (".jsonl", ".jsonl.zst")
@@ -95,14 +97,16 @@ def _origin(file: Path) -> Origin:
         origin,
         kind=origin.kind or evidence.kind,
         env=origin.env or evidence.env,
-        scope=scope_of(file),
+        scope=digest_of(head_of(file)),
         group_size=evidence.group_size,
     )
 
 
 def natural(path: Path) -> list[tuple[int, int | str]]:
-    """Sorting key that counts: `step_9` before `step_10`."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(str(path)) if part]
+    """Sorting key that counts: `step_9` before `step_10`; what is said of a stream (E5) comes after it."""
+    parts: list[tuple[int, int | str]] = [(0, int("annotations" in path.parts))]
+    parts += [(0, int(part)) if part.isdigit() else (1, part) for part in _DIGITS.split(str(path)) if part]
+    return parts
 
 
 def _named(path: str) -> list[Path]:

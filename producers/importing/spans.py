@@ -1,7 +1,6 @@
-"""Pieces of files that can be read on their own, so that several processes can share a long one.
+"""Files cut into spans, so that several processes can share a long one.
 
-Guarantees: a span begins at the first byte of a line, and the spans of a file hold each of its lines once, in order.
-Leaves out: the lines themselves (`lines`).
+Guarantees: the spans of a file hold each of its lines once, in order. Leaves out: reading them (`lines`).
 """
 
 from __future__ import annotations
@@ -9,28 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from msgspec import Struct
-
 from rolloutlog.producers.importing.recorded import Origin
 from rolloutlog.producers.importing.sources import SourceFile, Sources
+from rolloutlog.producers.importing.span import Span
 
 SPAN_BYTES = 16 << 20
-
-
-class Span(Struct, frozen=True):
-    """The lines of a file that begin at or after byte `start` and before `end`; to its end where that is None."""
-
-    path: str
-    origin: Origin
-    start: int = 0
-    end: int | None = None
-    fault: str | None = None
-    """Why it can't be read, where that is known already."""
-
-    @property
-    def is_compressed(self) -> bool:
-        """True for a chunk that was compressed when it was full."""
-        return self.path.endswith(".zst")
 
 
 def spans_of(sources: Sources) -> Iterator[Span]:

@@ -23,6 +23,9 @@ from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.trajectory import AGENT, PARENT, SAMPLED, TOKENS, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.foreign import Json, items, part
+from rolloutlog.producers.importing.lines import read_lines
+from rolloutlog.producers.importing.recorded import Origin
+from rolloutlog.producers.importing.span import Span
 
 FLAGS = ("is_masked",)
 """Streams of true and false."""
@@ -49,6 +52,7 @@ class Updates:
 
     _places: dict[str, list[_Place]] = field(default_factory=dict[str, list[_Place]])
     _scratch: IO[bytes] | None = None
+    _folded: set[str] = field(default_factory=set[str])
 
     def add(self, update: UpdateAt, path: str) -> None:
         """Remember one."""
@@ -60,14 +64,16 @@ class Updates:
             self._scratch.write(update.text)
         self._places.setdefault(update.trace, []).append(place)
 
-    def __contains__(self, trace: str) -> bool:
-        return trace in self._places
+    def is_folded(self, trace: str) -> bool:
+        """True once updates of a trace found their rollout."""
+        return trace in self._folded
 
     def notes(self, traces: Sequence[str], body: bytes) -> Json:
         """Everything said of the traces of an episode, whose record's value is `body`, as notes."""
         said = [(number, text) for number, trace in enumerate(traces) for text in self._texts(trace)]
         if not said:
             return {}
+        self._folded.update(traces)
         fold = _Fold(value.decode(body))
         for number, text in said:
             try:
@@ -82,8 +88,17 @@ class Updates:
     def _text(self, place: _Place) -> bytes:
         if place.path is None:
             return _span(cast("IO[bytes]", self._scratch), place)
-        with open(place.path, "rb") as file:
-            return _span(file, place)
+        try:
+            with open(place.path, "rb") as file:
+                return _span(file, place)
+        except FileNotFoundError:
+            return _unpacked(place.path + ".zst", place)
+
+
+def _unpacked(path: str, place: _Place) -> bytes:
+    """From the chunk that took the place of a plain one meanwhile; it is read from its beginning."""
+    lines = read_lines(Span(path, Origin()))
+    return next((line.text for line in lines if line.byte == place.byte), b"")
 
 
 def _span(file: IO[bytes], place: _Place) -> bytes:

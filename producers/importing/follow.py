@@ -1,0 +1,128 @@
+"""Import of a run that is still written: what comes is taken as it comes, and goes on where it was (design 2).
+
+Guarantees: a cursor moves in the transaction that writes what was read up to it, so nothing is lost or doubled by a
+kill; no line is taken before it has its end; a second follower of the same paths fences the first. Leaves out: the end
+of a source: members that a group lacks may still come, so none is cancelled, and a group whose size nobody says is one
+single after another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from rolloutlog.contract.errors import MissingExtra, SourceUnreadable
+from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.writing import TransactionalWriter
+from rolloutlog.producers.importing.follower import Follower
+from rolloutlog.producers.importing.progress import Progress, Watch
+from rolloutlog.producers.importing.report import Report
+from rolloutlog.producers.importing.sources import SourceFile, find_sources
+from rolloutlog.producers.run import join
+
+LOOK_AGAIN_MS = 5000
+"""A file system that tells nothing of changes (NFS) is looked at so often."""
+DEBOUNCE_MS = 100
+
+
+async def follow_runs(
+    settings: Settings, paths: Sequence[str | Path], *, group_size: int | None = None,
+    stop: asyncio.Event | None = None, watch: Watch | None = None,
+) -> Report:  # fmt: skip
+    """Import what is there and what comes, until `stop` is set. `group_size` as in `import_runs`.
+
+    Raises Fenced when another follower of the same paths starts, RunMismatch, BrokerUnreachable, MissingExtra (without
+    watchfiles or zstandard), SourceUnreadable where a path isn't there.
+    """
+    started, ending = time.monotonic(), stop or asyncio.Event()
+    for module in ("watchfiles", "zstandard"):
+        if find_spec(module) is None:
+            raise MissingExtra("import", module)
+    roots = _roots(paths)
+    run = await join(settings)
+    name = _name(paths)
+    writer = TransactionalWriter(run.connection, run.connection.names.transactional_id(name), run.blobs)
+    async with writer, PayloadReader(run.connection) as payloads:
+        follower = await Follower.restored(name, run, writer, payloads, group_size)
+        for file in await asyncio.to_thread(_files, paths):
+            await asyncio.to_thread(follower.count_passed, file)
+        async for _ in _wakes(roots, ending):
+            await _round(follower, paths, ending, watch)
+    report = follower.intake.report
+    report.groups = len(follower.intake.census.groups) - follower.intake.census.singles
+    report.singles = follower.intake.census.singles
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _name(paths: Sequence[str | Path]) -> str:
+    """Of cursors and transactional id: the same for the same paths."""
+    return f"import.{id_of('source', *sorted(os.path.abspath(path) for path in paths))}"
+
+
+async def _round(follower: Follower, paths: Sequence[str | Path], ending: asyncio.Event, watch: Watch | None) -> None:
+    """Take all that is new, file by file in order; again from the start until nothing is."""
+    found = True
+    while found and not ending.is_set():
+        found = False
+        files = await asyncio.to_thread(_files, paths)
+        follower.intake.report.files = len(files)
+        for file in files:
+            while not ending.is_set() and await _took(follower, file):
+                found = True
+                if watch is not None:
+                    watch(_progress(follower))
+
+
+async def _took(follower: Follower, file: SourceFile) -> bool:
+    try:
+        return await follower.take_new(file)
+    except FileNotFoundError:
+        return False  # replaced or compressed since the folder was listed: the next look finds it
+
+
+def _progress(follower: Follower) -> Progress:
+    done = sum(cursor.byte for cursor in follower.cursors.values())
+    rows = sum(era.read for era in follower.intake.report.eras.values())
+    return Progress("importing", done, done, rows)
+
+
+def _files(paths: Sequence[str | Path]) -> list[SourceFile]:
+    try:
+        return find_sources(paths).files
+    except SourceUnreadable:
+        return []
+
+
+def _roots(paths: Sequence[str | Path]) -> list[Path]:
+    """Folders to watch. Raises SourceUnreadable where there is none."""
+    roots: list[Path] = []
+    for path in map(str, paths):
+        root = Path(path)
+        while glob.has_magic(str(root)) or (root.suffix and not root.is_dir()):
+            root = root.parent
+        if not root.is_dir():
+            raise SourceUnreadable(f"{root} isn't a folder")
+        roots.append(root)
+    return roots
+
+
+async def _wakes(roots: Sequence[Path], ending: asyncio.Event) -> AsyncIterator[None]:
+    """At once, then whenever something changed below the roots or some time has passed, until the end."""
+    import watchfiles
+
+    yield
+    changes: AsyncIterator[object] = cast("Any", watchfiles).awatch(
+        *roots, watch_filter=None, debounce=DEBOUNCE_MS, stop_event=ending, rust_timeout=LOOK_AGAIN_MS,
+        yield_on_timeout=True, ignore_permission_denied=True,
+    )  # fmt: skip
+    async for _ in changes:
+        yield

@@ -1,0 +1,126 @@
+"""State of one follower: where it is in each file, and what it has seen.
+
+Guarantees: it moves only by `take_new`, each step of which is one transaction of events and cursor; built anew it is
+the same, from the log and the part of the files that the cursors have passed. Leaves out: when to look again
+(`follow`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.provenance import STATUS_OF
+from rolloutlog.contract.run_facts import cursor_moved
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.run_record import read_run
+from rolloutlog.kafka.writing import TransactionalWriter, Written
+from rolloutlog.producers.clock import now_ms
+from rolloutlog.producers.importing.census import Census
+from rolloutlog.producers.importing.intake import Intake, Where
+from rolloutlog.producers.importing.known import read_known, read_policies
+from rolloutlog.producers.importing.late_notes import LateNotes
+from rolloutlog.producers.importing.normal import Normal
+from rolloutlog.producers.importing.normalise import count, normalise
+from rolloutlog.producers.importing.outgoing import SOURCE
+from rolloutlog.producers.importing.recorded import Identity, trace_key
+from rolloutlog.producers.importing.report import Report
+from rolloutlog.producers.importing.sources import SourceFile
+from rolloutlog.producers.importing.span import Span
+from rolloutlog.producers.importing.tail import Chunk, Cursor, file_key, new_lines, passed_lines
+from rolloutlog.producers.importing.updates import UpdateAt
+from rolloutlog.producers.run import Run
+
+RECORDS = frozenset(map(str, STATUS_OF))
+
+
+@dataclass(slots=True)
+class Follower:
+    """Follows files under a name, which its cursors have."""
+
+    name: str
+    writer: TransactionalWriter
+    intake: Intake
+    notes: LateNotes
+    cursors: dict[str, Cursor] = field(default_factory=dict[str, Cursor])
+
+    @classmethod
+    async def restored(
+        cls, name: str, run: Run, writer: TransactionalWriter, payloads: PayloadReader, group_size: int | None
+    ) -> Follower:
+        """The follower as the last one of that name was, which `writer` has fenced. Raises as `follow_runs` does."""
+        history = await read_policies(run.connection)
+        known = await read_known(run.connection)
+        intake = Intake(run.id, Census(group_size, whole=False), known, Report(), policies=set(history.imported))
+        prefix = f"{name}/"
+        facts = (await read_run(run.connection)).cursors
+        cursors = {
+            fact.removeprefix(prefix): msgspec.convert(body, Cursor)
+            for fact, body in facts.items()
+            if fact.startswith(prefix)
+        }
+        return cls(name, writer, intake, LateNotes(intake, payloads, run.blobs), cursors)
+
+    def count_passed(self, file: SourceFile) -> None:
+        """Count again what lies before the cursor: members of groups without a name, and places of updates."""
+        key = file_key(file.path)
+        cursor = self.cursors.get(key) if key is not None else None
+        if cursor is None:
+            return
+        span = Span(str(file.path), file.origin)
+        for line in passed_lines(file, cursor):
+            item = count(line, span)
+            if isinstance(item, Identity):
+                self.intake.census.add(item)
+                self.notes.see(item)
+            elif isinstance(item, UpdateAt):
+                self.intake.updates.add(item, span.path)
+
+    async def take_new(self, file: SourceFile) -> bool:
+        """Take some new lines of a file; False where there were none."""
+        key = await asyncio.to_thread(file_key, file.path)
+        if key is None:
+            return False
+        chunk = await asyncio.to_thread(new_lines, file, self.cursors.get(key, Cursor()))
+        if not chunk.lines and chunk.change is None:
+            return False
+        if chunk.change is not None:
+            self._begin_anew()
+        await self._commit(key, chunk, await asyncio.to_thread(_read, chunk))
+        return True
+
+    async def _commit(self, key: str, chunk: Chunk, lines: Sequence[Normal]) -> None:
+        number = 0 if chunk.change else self.cursors.get(key, Cursor()).line + 1
+        events: list[Outgoing] = []
+        for place, line in enumerate(lines, number):
+            events += self.intake.take(line, Where(chunk.span.path, place), now_ms())
+        events += await self.notes.of(chunk.span, chunk.lines, lines)
+        async with self.writer.transaction() as transaction:
+            await transaction.send_all(events)
+            fact = cursor_moved(f"{self.name}/{key}", chunk.cursor.as_fact(), source=SOURCE, now=now_ms())
+            await transaction.send(fact)
+        self.cursors[key] = chunk.cursor
+        self._remember(events, transaction.written)
+
+    def _remember(self, events: Sequence[Outgoing], written: Sequence[Written]) -> None:
+        """Keep where each record lies, for notes that come later."""
+        for event, place in zip(events, written, strict=False):
+            headers = Headers(event.headers)
+            if event.topic is Topic.ROLLOUTS and headers.type in RECORDS and headers.source_id:
+                rollout = self.intake.known.rollouts[trace_key(headers.run, headers.source_id)]
+                rollout.at = (place.partition, place.offset)
+
+    def _begin_anew(self) -> None:
+        """A rewritten file: its records are of another reading, so that a changed one is the next attempt."""
+        for rollout in self.intake.known.rollouts.values():
+            rollout.fresh = False
+
+
+def _read(chunk: Chunk) -> list[Normal]:
+    return [normalise(line, chunk.span) for line in chunk.lines]

@@ -1,0 +1,82 @@
+"""While a run is followed, updates come after their trace was imported: its record is read back from the log.
+
+Guarantees: each note folds all updates of its trace that were seen so far, so that the newest note is the whole of
+them. Leaves out: the fold itself (`updates`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from rolloutlog.contract import value
+from rolloutlog.contract.events import Event, Outgoing, annotation_event
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.slot import Slot
+from rolloutlog.kafka.blobs import BlobStore, claimed_body
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.producers.clock import now_ms
+from rolloutlog.producers.importing.era import Era
+from rolloutlog.producers.importing.intake import Intake, is_new
+from rolloutlog.producers.importing.lines import Line
+from rolloutlog.producers.importing.normal import Normal
+from rolloutlog.producers.importing.outgoing import SOURCE
+from rolloutlog.producers.importing.recorded import Identity
+from rolloutlog.producers.importing.span import Span
+from rolloutlog.producers.importing.updates import UpdateAt
+
+
+@dataclass(slots=True)
+class LateNotes:
+    """Which trace lies under which key, and the reader of records."""
+
+    intake: Intake
+    payloads: PayloadReader
+    blobs: BlobStore | None
+    _keys: dict[str, str] = field(default_factory=dict[str, str])
+
+    def see(self, identity: Identity) -> None:
+        """Remember a trace that was imported, now or before."""
+        self._keys.update(dict.fromkeys(identity.traces, identity.keys[0]))
+
+    async def of(self, span: Span, lines: Iterable[Line], normals: Iterable[Normal]) -> list[Outgoing]:
+        """Notes of the updates among new lines, for traces whose record is on the log."""
+        touched: dict[str, None] = {}
+        for line, normal in zip(lines, normals, strict=True):
+            if normal.rollout is not None:
+                self.see(normal.rollout.identity)
+            if normal.updates is not None and normal.fault is None:
+                self.intake.updates.add(update_at(normal.updates, line, span), span.path)
+                if (key := self._keys.get(normal.updates)) is not None:
+                    touched[key] = None
+        return [note for key in touched for note in await self._note(key)]
+
+    async def _note(self, key: str) -> Sequence[Outgoing]:
+        rollout = self.intake.known.rollouts.get(key)
+        if rollout is None or rollout.at is None:
+            return []
+        event = await self.payloads.read(Handle(*rollout.at))
+        body = await self._body(event)
+        traces = _traces(value.decode(body).record)
+        notes = self.intake.updates.notes(traces, body)
+        note = annotation_event(Slot.of(event.headers), notes, source=f"{SOURCE}/{Era.E5}", now=now_ms())
+        if not is_new(self.intake.known.groups[rollout.group], note):
+            return []
+        self.intake.report.era(Era.E5).annotations += 1
+        return [note]
+
+    async def _body(self, event: Event) -> bytes:
+        claimed, _ = await claimed_body(event, self.blobs)
+        return claimed or event.value or b""
+
+
+def update_at(trace: str, line: Line, span: Span) -> UpdateAt:
+    """Where an update lies; the line itself where its file can't be read from the middle."""
+    return UpdateAt(trace, line.byte, len(line.text), line.text if span.is_compressed else None)
+
+
+def _traces(record: dict[str, Any]) -> list[str]:
+    """Ids of the traces of an episode, as its record has them."""
+    agents = cast("list[dict[str, Any]]", record.get("agents") or [])
+    return [str(agent["trace"]) for agent in agents] or [str(record.get("id"))]
