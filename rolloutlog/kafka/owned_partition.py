@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -26,11 +25,9 @@ from rolloutlog.contract.errors import (
     RunMismatch,
     SettingsError,
 )
-from rolloutlog.kafka.blobs import BlobStore
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.loop_context import LoopContext
 from rolloutlog.kafka.patience import Patience
-from rolloutlog.kafka.shard import Inputs, ShardFactory
+from rolloutlog.kafka.shard import Inputs
 from rolloutlog.kafka.shard_run import ShardRun
 from rolloutlog.kafka.takeover import Held, take_over
 from rolloutlog.kafka.transactions import TransactionalWriter
@@ -68,19 +65,15 @@ class PartitionReport:
 class OwnedPartition:
     """Lives from an assignment to the next revocation. `held` is a shard that we had before."""
 
-    def __init__(
-        self, connection: Connection, options: LoopOptions, partition: int, factory: ShardFactory, *,
-        owned: Callable[[], int], blobs: BlobStore | None = None, held: Held | None = None, drain: bool = False,
-    ) -> None:  # fmt: skip
-        self._connection, self._options, self.partition = connection, options, partition
-        self._factory, self._owned, self._blobs, self._drain = factory, owned, blobs, drain
+    def __init__(self, context: LoopContext, partition: int, held: Held | None = None) -> None:
+        self._context, self.partition = context, partition
         self._held = held
         self._run: ShardRun | None = None
         self._phase = Phase.TAKING
         self._restored: int | None = None
         self._failures = 0
         self._leaving = asyncio.Event()
-        self._patience = Patience(options.patience_s, options.max_crashes)
+        self._patience = Patience(context.options.patience_s, context.options.max_crashes)
         self.is_drained = False
         self.task = asyncio.create_task(self._live(), name=f"partition {partition}")
 
@@ -108,11 +101,11 @@ class OwnedPartition:
         self._leaving.set()
         if self._phase is Phase.TAKING:
             self.task.cancel()  # nothing to commit, and a restore may take long
-        done, _ = await asyncio.wait([self.task], timeout=self._options.release_s)
+        done, _ = await asyncio.wait([self.task], timeout=self._context.options.release_s)
         if not done:
-            log.warning("partition %d isn't released after %.0f s", self.partition, self._options.release_s)
+            log.warning("partition %d isn't released after %.0f s", self.partition, self._context.options.release_s)
             self.task.cancel()
-            await asyncio.wait([self.task], timeout=self._options.release_s)
+            await asyncio.wait([self.task], timeout=self._context.options.release_s)
         self._phase = Phase.GIVEN_UP
         return self._held
 
@@ -129,7 +122,7 @@ class OwnedPartition:
                 raise
             except Fenced as error:
                 # a newer owner: the group will tell us, unless it was a zombie, and then it is ours again
-                rest = max(self._failed(error), self._options.heartbeat_ms / 1000)
+                rest = max(self._failed(error), self._context.options.heartbeat_ms / 1000)
                 await self._rest(rest)
             except (RolloutlogError, KafkaError, OSError) as error:
                 await self._rest(self._failed(error))
@@ -141,19 +134,15 @@ class OwnedPartition:
         """Take over and run until released; the shard that it returns equals what is committed."""
         self._phase = Phase.TAKING
         writer = TransactionalWriter(
-            self._connection,
-            self._connection.names.transactional_id(self._options.role, self.partition),
-            transaction_timeout_ms=self._options.transaction_timeout_ms,
+            self._context.connection,
+            self._context.transactional_id(self.partition),
+            transaction_timeout_ms=self._context.options.transaction_timeout_ms,
         )
         try:
-            taken = await take_over(self._connection, self._options, self.partition, writer, self._factory, held)
+            taken = await take_over(self._context, self.partition, writer, held)
             self._restored = taken.restored
             self._phase = Phase.RUNNING
-            return await self._work(
-                ShardRun(
-                    self._connection, self._options, self.partition, taken, writer, self._owned, self._blobs
-                )
-            )  # fmt: skip
+            return await self._work(ShardRun(self._context, self.partition, taken, writer))
         finally:
             self._run = None
             await writer.close()
@@ -165,7 +154,7 @@ class OwnedPartition:
                 busy = await run.turn()
                 if run.commits:
                     self._patience.succeeded()
-                if self._drain:
+                if self._context.drain:
                     self.is_drained = not busy and (self.is_drained or await self._is_drained(run))
             if run.is_dirty:
                 await run.flush()

@@ -27,6 +27,7 @@ from rolloutlog.contract.errors import AssignmentMismatch, BrokerUnreachable, Cl
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.group_member import GroupMember
+from rolloutlog.kafka.loop_context import LoopContext, Totals
 from rolloutlog.kafka.loop_options import LoopOptions
 from rolloutlog.kafka.owned_partition import OwnedPartition, PartitionReport
 from rolloutlog.kafka.patience import Patience
@@ -43,16 +44,19 @@ class PartitionLoop:
         self, connection: Connection, factory: ShardFactory, options: LoopOptions | None = None,
         blobs: BlobStore | None = None,
     ) -> None:  # fmt: skip
-        self._connection, self._factory, self._blobs = connection, factory, blobs
-        self._options = options or LoopOptions()
+        self._context = LoopContext(connection, factory, options or LoopOptions(), blobs)
         self._owners: dict[int, OwnedPartition] = {}
         self._held: dict[int, Held] = {}
-        self._drain = False
         self._settled = self._closing = False
         self._failure: BaseException | None = None
         self._stopping = asyncio.Event()
-        self._patience = Patience(self._options.patience_s, self._options.max_crashes)
+        self._patience = Patience(self._context.options.patience_s, self._context.options.max_crashes)
         self._mismatches = 0
+
+    @property
+    def totals(self) -> Totals:
+        """What this member has committed, also after `run` has returned."""
+        return self._context.totals
 
     @property
     def reports(self) -> list[PartitionReport]:
@@ -74,14 +78,14 @@ class PartitionLoop:
         Raises what a partition can't recover from (IndexMismatch, RunMismatch, ...), AssignmentMismatch after several
         unequal assignments, BrokerUnreachable when the cluster was away for too long.
         """
-        self._drain = drain
+        self._context.drain = drain
         while not self._stopping.is_set():
             try:
                 await self._as_member()
             except (AssignmentMismatch, BrokerUnreachable, ClientFailed) as error:
                 rest = self._patience.failed(error)
                 self._mismatches += isinstance(error, AssignmentMismatch)
-                if self._mismatches >= self._options.mismatches:
+                if self._mismatches >= self._context.options.mismatches:
                     raise
                 log.warning("%s; joining again in %.1f s", error, rest)
                 await self._or_stop(asyncio.sleep(rest))
@@ -92,7 +96,7 @@ class PartitionLoop:
     async def _as_member(self) -> None:
         """Be a member until stopped, drained, or a partition has failed for good."""
         self._settled = self._closing = False
-        member = GroupMember(self._connection, self._options, self._assigned, self._revoked)
+        member = GroupMember(self._context.connection, self._context.options, self._assigned, self._revoked)
         await member.start()
         try:
             while not (self._stopping.is_set() or self._is_drained() or self._failures()):
@@ -105,15 +109,13 @@ class PartitionLoop:
     def _assigned(self, numbers: frozenset[int]) -> None:
         if self._closing:
             return
-        log.info("owns partitions %s of %s", sorted(numbers), self._connection.names.group(self._options.role))
+        log.info("owns partitions %s of %s", sorted(numbers), self._context.group)
         self._settled = True
+        self._context.owned = len(numbers)
         self._mismatches = 0
         self._patience.succeeded()
         for number in sorted(numbers):
-            self._owners[number] = OwnedPartition(
-                self._connection, self._options, number, self._factory, owned=lambda: len(self._owners),
-                blobs=self._blobs, held=self._held.get(number), drain=self._drain,
-            )  # fmt: skip
+            self._owners[number] = OwnedPartition(self._context, number, self._held.get(number))
         self._held.clear()  # what went to another owner isn't ours to keep
 
     async def _revoked(self) -> None:
@@ -125,7 +127,7 @@ class PartitionLoop:
         self._held |= {number: held for number, held in zip(owners, released, strict=True) if held is not None}
 
     def _is_drained(self) -> bool:
-        return self._drain and self._settled and all(owner.is_drained for owner in self._owners.values())
+        return self._context.drain and self._settled and all(owner.is_drained for owner in self._owners.values())
 
     def _raise_failure(self) -> None:
         for failure in self._failures():

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.blobs import BlobStore
-from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.ends import ends_at
 from rolloutlog.kafka.fitting import fitted
-from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.loop_context import LoopContext
 from rolloutlog.kafka.shard import Inputs, Moment
 from rolloutlog.kafka.tail import Tail
 from rolloutlog.kafka.takeover import Taken
@@ -34,18 +32,14 @@ LEAST_FETCH_BYTES = 1 << 20
 class ShardRun:
     """`async with ShardRun(...) as run: await run.turn()`, again and again, then `run.flush()`."""
 
-    def __init__(
-        self, connection: Connection, options: LoopOptions, partition: int, taken: Taken, writer: TransactionalWriter,
-        owned: Callable[[], int], blobs: BlobStore | None,
-    ) -> None:  # fmt: skip
-        self._connection, self._options, self._partition = connection, options, partition
-        self._writer, self._blobs, self._owned = writer, blobs, owned
+    def __init__(self, context: LoopContext, partition: int, taken: Taken, writer: TransactionalWriter) -> None:
+        self._context, self._partition, self._writer = context, partition, writer
         self._ends = taken.ends
         self._tail = Tail(
-            connection,
+            context.connection,
             {(topic, partition): offset for topic, offset in taken.held.inputs.items()},
             known={(topic, partition): end for topic, end in taken.ends.items()},
-            fetch_bytes=max(LEAST_FETCH_BYTES, options.fetch_bytes // max(1, owned())),
+            fetch_bytes=max(LEAST_FETCH_BYTES, context.options.fetch_bytes // max(1, context.owned)),
         )
         self.held = taken.held
         self.caught_up = False
@@ -67,7 +61,7 @@ class ShardRun:
 
     async def turn(self) -> bool:
         """Wait a moment for events, fold them, flush when it is due. False where nothing came and nothing was said."""
-        events = await self._tail.poll(self._wait_ms(), self._options.batch_events)
+        events = await self._tail.poll(self._wait_ms(), self._context.options.batch_events)
         if events:
             await self.held.shard.fold(events, await self._moment())
             self._unflushed += len(events)
@@ -88,34 +82,38 @@ class ShardRun:
 
     async def at_end(self) -> bool:
         """True where every input is read to the end that the log has now, open transactions included."""
-        ends = await ends_at(self._connection, [(topic, self._partition) for topic in self._options.inputs])
+        ends = await ends_at(
+            self._context.connection, [(topic, self._partition) for topic in self._context.options.inputs]
+        )
         positions = await self._positions()
         return all(positions[topic] >= end.high for (topic, _), end in ends.items())
 
     async def _commit(self, inputs: Inputs, records: Sequence[Outgoing]) -> None:
         last = records[-1]
-        if (last.topic, last.partition) != (self._options.index, self._partition):
+        if (last.topic, last.partition) != (self._context.options.index, self._partition):
             raise RuntimeError(f"the last record of a flush must be the shard row of partition {self._partition}")
-        ready = [await fitted(record, self._connection, self._blobs) for record in records]
+        ready = [await fitted(record, self._context.connection, self._context.blobs) for record in records]
         async with self._writer.transaction() as transaction:
             await transaction.send_all(ready)
             places = {(topic, self._partition): offset for topic, offset in inputs.items()}
-            transaction.commit_offsets(places, self._connection.names.group(self._options.role))
+            transaction.commit_offsets(places, self._context.group)
         offsets = [written.offset for written in transaction.written]
         self.held.shard.committed(offsets)
         self.held.inputs = inputs
         self.held.row = (offsets[-1], Headers(last.headers).id or "")
-        self._unflushed = 0
+        self._context.totals.events += self._unflushed
+        self._context.totals.commits += 1
         self.commits += 1
+        self._unflushed = 0
 
     async def _positions(self) -> dict[Topic, int]:
         """Next offsets of the inputs: everything that was polled was folded, and markers at the end are passed."""
-        return {topic: await self._tail.position(topic, self._partition) for topic in self._options.inputs}
+        return {topic: await self._tail.position(topic, self._partition) for topic in self._context.options.inputs}
 
     async def _moment(self) -> Moment:
         if not self.caught_up:
             positions = await self._positions()
-            self.caught_up = all(positions[topic] >= self._ends[topic].stable for topic in self._options.inputs)
+            self.caught_up = all(positions[topic] >= self._ends[topic].stable for topic in self._context.options.inputs)
         return Moment(time.time_ns() // 1_000_000, time.monotonic(), self.caught_up)
 
     def _wait_ms(self) -> int:
@@ -123,10 +121,10 @@ class ShardRun:
         return max(1, min(IDLE_MS, int(left * 1000)))
 
     def _is_due(self) -> bool:
-        return self._unflushed >= self._options.flush_events or self._clock() >= self._due_at()
+        return self._unflushed >= self._context.options.flush_events or self._clock() >= self._due_at()
 
     def _due_at(self) -> float:
-        wait = self._options.interval_s(self._owned()) if self.is_dirty else self._options.tick_s
+        wait = self._context.interval_s if self.is_dirty else self._context.options.tick_s
         return self._asked_at + wait
 
     def _clock(self) -> float:

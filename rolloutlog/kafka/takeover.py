@@ -20,8 +20,8 @@ from rolloutlog.kafka.admin import with_admin
 from rolloutlog.kafka.changelog import newest_row, rows_from, settled_ends
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.ends import Ends
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.shard import Inputs, Shard, ShardFactory
+from rolloutlog.kafka.loop_context import LoopContext
+from rolloutlog.kafka.shard import Inputs, Shard
 from rolloutlog.kafka.transactions import TransactionalWriter
 
 log = logging.getLogger(__name__)
@@ -47,23 +47,17 @@ class Taken:
     restored: int | None
 
 
-async def take_over(
-    connection: Connection,
-    options: LoopOptions,
-    partition: int,
-    writer: TransactionalWriter,
-    factory: ShardFactory,
-    held: Held | None,
-) -> Taken:
+async def take_over(context: LoopContext, partition: int, writer: TransactionalWriter, held: Held | None) -> Taken:
     """Fence by starting `writer`, then restore, unless `held` is still the newest. Raises IndexMismatch and others."""
+    connection, options = context.connection, context.options
     await writer.start()
     patience_s = 2 * options.transaction_timeout_ms / 1000
     ends = await settled_ends(connection, options.index, partition, options.inputs, patience_s)
     row = await newest_row(connection, options.index, partition, ends[options.index])
     restored: int | None = None
     if held is None or held.row != row_id(row):
-        held, restored = await _restore(connection, options, partition, factory(partition), row, ends)
-    await _check(connection, options, partition, held, ends)
+        held, restored = await _restore(context, partition, row, ends)
+    await _check(context, partition, held, ends)
     return Taken(held, ends, restored)
 
 
@@ -73,13 +67,9 @@ def row_id(row: Event | None) -> RowId | None:
 
 
 async def _restore(
-    connection: Connection,
-    options: LoopOptions,
-    partition: int,
-    shard: Shard,
-    row: Event | None,
-    ends: Mapping[Topic, Ends],
+    context: LoopContext, partition: int, row: Event | None, ends: Mapping[Topic, Ends]
 ) -> tuple[Held, int]:
+    options, shard = context.options, context.factory(partition)
     if row is None:
         for topic in options.inputs:
             if ends[topic].first > 0:
@@ -87,18 +77,18 @@ async def _restore(
         return Held(shard, {topic: ends[topic].first for topic in options.inputs}, None), 0
     checkpoint = shard.recall(row)
     count = 0
-    async for rows in rows_from(connection, options.index, partition, checkpoint.first_row, ends[options.index]):
+    async for rows in rows_from(
+        context.connection, options.index, partition, checkpoint.first_row, ends[options.index]
+    ):
         shard.restore(rows)
         count += len(rows)
     return Held(shard, checkpoint.inputs, row_id(row)), count
 
 
-async def _check(
-    connection: Connection, options: LoopOptions, partition: int, held: Held, ends: Mapping[Topic, Ends]
-) -> None:
-    group = connection.names.group(options.role)
-    committed = await committed_offsets(connection, group, partition, options.inputs)
-    for topic in options.inputs:
+async def _check(context: LoopContext, partition: int, held: Held, ends: Mapping[Topic, Ends]) -> None:
+    connection, inputs, group = context.connection, context.options.inputs, context.group
+    committed = await committed_offsets(connection, group, partition, inputs)
+    for topic in inputs:
         name, offset, end = f"{connection.names.topic(topic)}/{partition}", held.inputs[topic], ends[topic]
         if not end.first <= offset <= end.high:
             raise IndexMismatch(

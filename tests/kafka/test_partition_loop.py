@@ -91,7 +91,7 @@ def test_drain_ends_when_everything_is_read_also_what_it_wrote(settings: Setting
         connection = await made(settings)
         await drain(connection)
         await produce(connection, 300)
-        await drain(connection)
+        assert (await drain(connection)).totals.events == 300 + len(await everything(connection, Topic.SEEDS))
         assert await check_counts(connection) == 300
         rows = len(await everything(connection, Topic.ROLLOUT_INDEX))
         await produce(connection, 100)
