@@ -106,11 +106,15 @@ async def _walk(settings: Settings) -> None:
     _title("2. The buffer folds them, and emits derived seeds exactly once")
     await run_buffer(settings, drain=True)
     print_seeds([row async for row in seed_rows(settings)])
+    facts.print("each asks for a new group that resumes at that node of its source; a worker takes it under a lease")
 
     _title("3. The trainer draws whole groups, and masks stale tokens by the recorded offsets")
     rows = [row async for row in groups_view(settings)]
     print_groups([row for row in rows if row["status"] == "ready"])
     dispatched = await run_dispatch(settings, drain=True)
+    facts.print(
+        "mask is start+length of the response tokens in the loss; the others came from a policy too old", markup=False
+    )
     facts.print(f"{dispatched.groups} groups trained, {dispatched.trainable_tokens} tokens in the loss")
 
     _title("4. The audit: every rollout counts exactly once")

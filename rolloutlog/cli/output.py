@@ -6,6 +6,7 @@ or one object `{error, message, hint}`. Leaves out: what the facts are.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,9 @@ from rich.table import Table
 
 from rolloutlog.contract.errors import RolloutlogError
 
-WIDE = 160
-"""Columns where stdout isn't a terminal, so that a pipe sees whole lines."""
+WIDE = 1000
+"""Columns where a table is laid out, so that a pipe sees whole lines and a narrow terminal wraps none twice."""
+TRAILING = re.compile(r" +(\x1b\[0m)?$")
 
 
 class _Facts(Console):
@@ -28,7 +30,7 @@ class _Facts(Console):
         raise BrokenPipeError
 
 
-facts = _Facts(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else WIDE)
+facts = _Facts(highlight=False, soft_wrap=True, width=WIDE)
 notes = Console(stderr=True, highlight=False)
 
 
@@ -47,7 +49,10 @@ def print_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequen
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in listed:
         table.add_row(*row)
-    facts.print(table)
+    with facts.capture() as captured:
+        facts.print(table, width=facts.measure(table).maximum, crop=False)
+    for line in captured.get().splitlines():
+        facts.out(TRAILING.sub(r"\1", line), highlight=False)
 
 
 def print_pairs(pairs: Mapping[str, Any]) -> None:
