@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from rolloutlog.contract import errors
 
 PAGE = Path(__file__).parents[2] / "docs" / "when-something-is-wrong.md"
 
 
+@pytest.mark.skipif(not PAGE.exists(), reason="an installed package has no docs/")
 def test_every_typed_error_has_its_heading() -> None:
     typed = {
         name
