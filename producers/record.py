@@ -16,7 +16,7 @@ from rolloutlog.contract import value
 from rolloutlog.contract.checks import check_slot, read_headers
 from rolloutlog.contract.errors import InvalidRecord
 from rolloutlog.contract.events import Event, Outgoing, rollout_event
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.headers import FIELDS, MAX_TEXT, Headers
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
@@ -31,7 +31,7 @@ def record_of(rollout: Rollout, *, source: str, now: int) -> Outgoing:
         body = value.encode(rollout.trajectory)
         check_trajectory(rollout.trajectory)
         record = rollout_event(rollout, source=source, now=now, body=body)
-        read = Slot.of(Headers(record.headers))
+        read = Slot.of(_readable(record))
     except InvalidRecord:
         raise
     except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -39,6 +39,16 @@ def record_of(rollout: Rollout, *, source: str, now: int) -> Outgoing:
     if read != rollout.slot:
         raise InvalidRecord(RejectReason.HEADER_MALFORMED, f"{rollout.slot} would be read as {read}")
     return record
+
+
+def _readable(record: Outgoing) -> Headers:
+    """Its headers, if a reader takes each; only one that is very long could be refused for itself. Raises Rejected."""
+    headers = Headers(record.headers)
+    if max(map(len, headers.raw.values())) > MAX_TEXT:
+        for field in FIELDS.values():
+            if (raw := headers.raw.get(field.name)) is not None:
+                field.read(raw)
+    return headers
 
 
 def note_of(make: Callable[[], Outgoing], read: Callable[[Event], Any]) -> Outgoing:
