@@ -28,6 +28,7 @@ LINGER_MS = 5
 TRANSACTION_TIMEOUT_MS = 10_000
 """A hung producer stalls the readers of what it wrote that long (design 6.4)."""
 ANSWER_S = 10.0
+REFUSED = "is it there, and does it take the credentials and certificates of command_config?"
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -95,7 +96,8 @@ class Connection:
             await asyncio.wait_for(client.bootstrap(), answer_s)
         except (KafkaError, OSError, TimeoutError) as error:
             said = str(error) or type(error).__name__
-            raise BrokerUnreachable(f"no Kafka broker answers at {self.bootstrap_servers}: {said}") from error
+            hint = REFUSED if self.security else None
+            raise BrokerUnreachable(f"no Kafka broker answers at {self.bootstrap_servers}: {said}", hint) from error
         finally:
             await client.close()
 
