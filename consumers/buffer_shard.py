@@ -42,6 +42,7 @@ class BufferShard:
             raise RunMismatch(
                 f"the shard row {row.handle} was written under other settings than {self._settings.digest}"
             )
+        self.shard.recall(state)
         return Checkpoint({topic: state.next_offset(topic) for topic in INPUT_TOPICS})
 
     def restore(self, rows: Sequence[Event]) -> None:

@@ -6,7 +6,6 @@ a screen (`rolloutlog.cli`).
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -71,7 +70,7 @@ def _value_json(event: Event, arrays: bool) -> Any:
     if content_type in (value.JSON, CLAIM):
         return orjson.loads(event.value)
     if content_type == rows.CONTENT_TYPE:
-        return asdict(rows.decode(event.value))
+        return rows.facts(rows.decode(event.value))
     raise ValueError(f"content-type {content_type!r} has no readable form")
 
 

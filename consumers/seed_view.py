@@ -6,7 +6,7 @@ candidates come in the order in which draws rank them. Leaves out: choosing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from rolloutlog.buffer.candidates import Candidate, Source
@@ -32,7 +32,7 @@ from rolloutlog.kafka.reading import read_to_end
 NOT_DRAWN = Draw(number=0, rollouts=0, seeds=0, group_events=0, settings="")
 
 
-async def candidate_rows(settings: Settings, derivation: str | None = None) -> AsyncIterator[dict[str, Any]]:
+async def candidate_rows(settings: Settings, derivation: str | None = None) -> AsyncGenerator[dict[str, Any]]:
     """What could be derived now, by partition and rank; `derivation` chooses by name or kind."""
     wanted = {one.name for one in settings.buffer.derivations if derivation in (None, one.name, one.derive.type)}
     connection = await connect(settings)
@@ -49,7 +49,7 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
                     yield seed_row(_as_seed(settings, shard, source, candidate, trajectory))
 
 
-async def seed_rows(settings: Settings) -> AsyncIterator[dict[str, Any]]:
+async def seed_rows(settings: Settings) -> AsyncGenerator[dict[str, Any]]:
     """What was emitted, by partition and offset."""
     connection = await connect(settings)
     blobs = BlobStore(settings.blobs) if settings.blobs else None

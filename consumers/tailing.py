@@ -7,7 +7,7 @@ values beyond a line's worth of headers (`event_view` with arrays shows all).
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from rolloutlog.consumers.event_view import event_json
@@ -21,7 +21,7 @@ from rolloutlog.kafka.reading import Tail, ends
 async def tail_events(
     settings: Settings, topic: Topic, *, start: int = 0, since: float | None = None, limit: int | None = None,
     follow: bool = False,
-) -> AsyncIterator[dict[str, Any]]:  # fmt: skip
+) -> AsyncGenerator[dict[str, Any]]:  # fmt: skip
     """Events from offset `start`, not older than `since` seconds, at most `limit`."""
     connection = await connect(settings)
     known = await ends(connection, [topic])
@@ -39,6 +39,6 @@ async def tail_events(
                         return
 
 
-async def _endless(tail: Tail) -> AsyncIterator[list[Event]]:
+async def _endless(tail: Tail) -> AsyncGenerator[list[Event]]:
     while True:
         yield await tail.poll()

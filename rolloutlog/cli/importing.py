@@ -7,6 +7,7 @@ Guarantees: exits 1 when a line was rejected; `--dry-run` needs no broker. Leave
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.output import facts, notes, print_json, print_table
+from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,15 +39,22 @@ def import_(
         bool, typer.Option("--dry-run", help="Read and report, write nothing; needs no broker.")
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first rejected line.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on with what is still written, until SIGTERM or Ctrl-C.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Import recorded runs; safe to repeat, since ids come from the content's identity."""
     from rolloutlog.producers.importing.service import import_runs
 
+    if follow and (dry_run or strict):
+        raise SettingsError("--follow goes with neither --dry-run nor --strict", "import what is there first")
     reachable = settings if dry_run else with_broker(settings)
     with _bar() as watch:
         report = asyncio.run(
-            import_runs(reachable, paths, group_size=group_size, dry_run=dry_run, strict=strict, watch=watch)
+            _follow(reachable, paths, group_size, watch)
+            if follow
+            else import_runs(reachable, paths, group_size=group_size, dry_run=dry_run, strict=strict, watch=watch)
         )
     if as_json:
         print_json(report.as_dict())
@@ -53,6 +62,15 @@ def import_(
         print_report(report)
     if not report.ok:
         raise typer.Exit(1)
+
+
+async def _follow(settings: Settings, paths: list[str], group_size: int | None, watch: Watch) -> Report:
+    from rolloutlog.producers.importing.follow import follow_runs
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return await follow_runs(settings, paths, group_size=group_size, stop=stop, watch=watch)
 
 
 def print_report(report: Report) -> None:

@@ -7,7 +7,8 @@ service does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import typer
@@ -83,10 +84,11 @@ def _last(messages: list[dict[str, Any]] | None) -> str:
     return f"{messages[-1]['role']}: {text if len(text) <= LONGEST else text[: LONGEST - 3] + '...'}"
 
 
-async def _first(rows: AsyncIterator[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
+async def _first(rows: AsyncGenerator[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    async for row in rows:
-        found.append(row)
-        if len(found) == limit:
-            break
+    async with aclosing(rows):
+        async for row in rows:
+            found.append(row)
+            if len(found) == limit:
+                break
     return found

@@ -8,7 +8,8 @@ open below it is an error unless asked otherwise, since it hides records (refere
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from rolloutlog.contract.errors import NotFound, OpenTransaction
 from rolloutlog.contract.events import Event
@@ -36,7 +37,7 @@ SETTLE_S, SETTLE_POLL_S = 2.0, 0.05
 async def read_to_end(
     connection: Connection, topic: Topic, partition: int, start: int = 0, *, end: int | None = None,
     allow_open: bool = False, known: Ends | None = None,
-) -> AsyncIterator[list[Event]]:  # fmt: skip
+) -> AsyncGenerator[list[Event]]:  # fmt: skip
     """Batches of the events from offset `start` (0: the first there is) up to, not including, `end`.
 
     `end` None is the last stable offset at the call. Raises OpenTransaction where one stays open below the end for 2 s,
@@ -68,8 +69,10 @@ async def read_one(connection: Connection, topic: Topic, partition: int, offset:
     """The event at one offset. Raises NotFound where there is none: a marker, compacted, deleted or not written yet."""
     found = await ends_of(connection, topic, partition)
     if found.first <= offset < found.stable:
-        async for events in read_to_end(connection, topic, partition, offset, end=offset + 1, allow_open=True):
-            return events[0]
+        events = read_to_end(connection, topic, partition, offset, end=offset + 1, allow_open=True)
+        async with aclosing(events):
+            async for batch in events:
+                return batch[0]
     raise NotFound(
         f"no record at {connection.names.topic(topic)}/{partition}/{offset}; its records lie in "
         f"[{found.first}, {found.stable})"
