@@ -7,6 +7,7 @@ candidates come in the order in which draws rank them. Leaves out: choosing.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from rolloutlog.buffer.candidates import Candidate, Source
@@ -54,14 +55,17 @@ async def seed_rows(settings: Settings) -> AsyncGenerator[dict[str, Any]]:
     connection = await connect(settings)
     blobs = BlobStore(settings.blobs) if settings.blobs else None
     for partition in range(settings.topics.partitions):
-        async for events in read_to_end(connection, Topic.SEEDS, partition, allow_open=True):
-            for event in events:
-                seed = await _seed(event, blobs)
-                if seed is not None:
-                    place = {"partition": event.partition, "offset": event.offset}
-                    yield seed_row(seed) | {
-                        "id": seed.id, "group": seed.group, "group_size": seed.group_size, **place
-                    }  # fmt: skip
+        async with aclosing(read_to_end(connection, Topic.SEEDS, partition, allow_open=True)) as batches:
+            async for events in batches:
+                for event in events:
+                    if (seed := await _seed(event, blobs)) is not None:
+                        yield seed_row(seed) | _place(seed, event)
+
+
+def _place(seed: Seed, event: Event) -> dict[str, Any]:
+    """What a seed has and a candidate hasn't."""
+    where = {"partition": event.partition, "offset": event.offset}
+    return {"id": seed.id, "group": seed.group, "group_size": seed.group_size, **where}
 
 
 def seed_row(seed: Seed) -> dict[str, Any]:
