@@ -57,9 +57,13 @@ class Source:
 
 @dataclass(slots=True)
 class Pool:
-    """At most `capacity` candidates, of the newest sources. `early` holds marks of records that aren't folded yet."""
+    """At most `capacity` candidates, of the newest sources, none older than `floor`, an offset on `rollouts`.
+
+    `early` holds marks of records that aren't folded yet.
+    """
 
     capacity: int
+    floor: int = field(default=0, compare=False)
     sources: dict[int, Source] = field(default_factory=dict[int, Source])
     offsets: dict[tuple[str, int, int], int] = field(default_factory=dict[tuple[str, int, int], int])
     early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
@@ -68,7 +72,8 @@ class Pool:
     def add(self, source: Source) -> None:
         """Take the newest record's source."""
         row = source.row
-        source.candidates.sort(key=lambda candidate: candidate.order)
+        if len(source.candidates) > 1:
+            source.candidates.sort(key=lambda candidate: candidate.order)
         self.sources[row.offset] = source
         self.offsets[row.group, row.member, row.attempt] = row.offset
         self.size += len(source.candidates)
@@ -85,6 +90,11 @@ class Pool:
         if not source.candidates:
             row = source.row
             del self.sources[offset], self.offsets[row.group, row.member, row.attempt]
+
+    @property
+    def oldest(self) -> int:
+        """Offset of the oldest source; 0 without any."""
+        return next(iter(self.sources), 0)
 
     def annotate(self, group: str, member: int, attempt: int, event_id: str, reward: float | None) -> bool:
         """A late reward of a source; False if it isn't here or was told before."""

@@ -56,12 +56,13 @@ class Fold:
     next_offsets: dict[Topic, int] = field(default_factory=lambda: dict.fromkeys(INPUT_TOPICS, 0))
     groups: dict[str, OpenGroup] = field(default_factory=dict[str, OpenGroup])
     closed: dict[str, ClosedGroup] = field(default_factory=dict[str, ClosedGroup])
-    resolved: int = 0
-    open_derived: int = 0
     drawn: int = 0
     next_draw: int = 0
     index_end: int = field(default=0, compare=False)
     skips: Counter[tuple[str, Skip]] = field(default_factory=Counter[tuple[str, Skip]], compare=False)
+    _resolved: int = 0
+    _open_derived: int = 0
+    _stale: set[str] = field(default_factory=set[str], compare=False)
 
     @classmethod
     def empty(cls, partition: int, settings: BufferSettings) -> Fold:
@@ -74,7 +75,10 @@ class Fold:
             return self._state(row)
         disposition = self._apply(row)
         if disposition is not Disposition.DUPLICATE:
-            self._recount(row.group)
+            self._stale.add(row.group)
+            opened = self.groups.get(row.group)
+            if opened is not None and opened.kin.is_eval and opened.group.resolved:
+                self._close(row.group)  # it gets no final event (design 6)
         return disposition
 
     def _apply(self, row: Row) -> Disposition:
@@ -107,23 +111,35 @@ class Fold:
             found = self.groups[group] = OpenGroup(Group(group), self.partition)
         return found
 
-    def _recount(self, group: str) -> None:
-        """Bring the counts up to date with one group, and close it if it is a done eval."""
-        opened = self.groups.get(group)
-        entry = opened or self.closed[group]
-        counts = entry.is_resolved_underived
-        self.resolved += counts - entry.counted
-        entry.counted = counts
-        if opened is not None:
-            self.open_derived += opened.is_derived - opened.counted_derived
-            opened.counted_derived = opened.is_derived
-            if opened.is_done_eval:
-                self._close(group)
-
     def _close(self, group: str) -> None:
         opened = self.groups.pop(group)
-        self.open_derived -= opened.counted_derived
+        self._open_derived -= opened.counted_derived
         self.closed[group] = ClosedGroup.of(opened)
+
+    @property
+    def resolved(self) -> int:
+        """Underived groups that are resolved or ended."""
+        self.settle()
+        return self._resolved
+
+    @property
+    def open_derived(self) -> int:
+        """Derived groups without a final event."""
+        self.settle()
+        return self._open_derived
+
+    def settle(self) -> None:
+        """Bring the counts up to date with the groups that changed: once a transaction, not once a row."""
+        for group in self._stale:
+            opened = self.groups.get(group)
+            entry = opened or self.closed[group]
+            counts = entry.is_resolved_underived
+            self._resolved += counts - entry.counted
+            entry.counted = counts
+            if opened is not None:
+                self._open_derived += opened.is_derived - opened.counted_derived
+                opened.counted_derived = opened.is_derived
+        self._stale.clear()
 
     # rows of `rollouts`
 
@@ -138,7 +154,8 @@ class Fold:
         if disposition is Disposition.DUPLICATE:
             return disposition
         (closed or self.groups[row.group]).kin.learn(row)
-        self._add_source(row, group)
+        if row.offset >= self.pool.floor:
+            self._add_source(row, group)
         if closed:
             closed.keep(group)
         return disposition
@@ -250,9 +267,14 @@ class Fold:
     def _state(self, row: StateRow) -> Disposition:
         for topic in INPUT_TOPICS:
             self.next_offsets[topic] = row.next_offset(topic)
-        self.resolved, self.drawn, self.next_draw = row.resolved, row.drawn, row.next_draw
+        self.settle()
+        self._resolved, self.drawn, self.next_draw = row.resolved, row.drawn, row.next_draw
         self.pool.settle(row.rollouts)
         return Disposition.TAKEN
+
+    def recall(self, row: StateRow) -> None:
+        """The newest shard row, before the rows that it closes: what was evicted by then needn't be looked at."""
+        self.pool.floor = row.sources_from
 
     def passed(self, topic: Topic, next_offset: int) -> None:
         """An input was read up to there."""
@@ -282,7 +304,8 @@ class Fold:
         """The shard row of this moment."""
         at = self.next_offsets
         return StateRow(
-            at[Topic.ROLLOUTS], at[Topic.SEEDS], at[Topic.GROUP_EVENTS], settings_digest, self.needed, self.resolved,
+            at[Topic.ROLLOUTS], at[Topic.SEEDS], at[Topic.GROUP_EVENTS], settings_digest, self.needed,
+            self.pool.oldest, self.resolved,
             self.drawn, self.next_draw,
         )  # fmt: skip
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rolloutlog.buffer.derivations.catalogue import all_anchors
-from rolloutlog.buffer.rollout_row import RolloutRow
+from rolloutlog.buffer.rollout_row import RolloutRow, pack
 from rolloutlog.buffer.rows import (
     AnnotationRow,
     CancelRow,
@@ -79,7 +79,7 @@ def _rollout(event: Event, body: Body | None) -> RolloutRow:
         tokens=len(trajectory.token_ids), sampled=trajectory.response_tokens, turns=sum(trajectory.sampled_nodes),
         oldest=oldest, newest=newest, origin=slot.origin_seed, origin_offset=slot.origin_offset, source=slot.source_id,
         env=slot.env, derivation=slot.derivation, depth=slot.depth or 0, stop=_short(record.get("stop_condition")),
-        container=needs_container(record), unfit=reason or "", anchors=() if reason else tuple(all_anchors(trajectory)),
+        container=needs_container(record), unfit=reason or "", packed=b"" if reason else pack(all_anchors(trajectory)),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.policies import Policy
@@ -30,8 +30,7 @@ class MemberStatus(StrEnum):
     OPEN = "open"
 
 
-@dataclass(slots=True, frozen=True)
-class Record:
+class Record(NamedTuple):
     """One good record of a member. `digest` is hex, `timestamp` milliseconds since 1970; `reward` None: pending.
 
     `sampled` counts its sampled tokens.

@@ -52,6 +52,11 @@ class Kin:
         """What counts."""
         return self.recorded or self.promised or self.hinted
 
+    @property
+    def is_eval(self) -> bool:
+        """True for a group that never trains."""
+        return self.known is not None and self.known.kind is RunKind.EVAL
+
     def learn(self, row: RolloutRow) -> bool:
         """The first good record says it, and until there is one the first bad one; False if this is no news."""
         if self.recorded is not None or (row.rejected and self.hinted is not None):
@@ -90,11 +95,6 @@ class OpenGroup:
         """True if it counts against the bound of open derived groups."""
         promised = self.kin.promised
         return promised is not None and promised.kind is RunKind.TRAIN and promised.derivation is not None
-
-    @property
-    def is_done_eval(self) -> bool:
-        """True for an eval group that is resolved: it gets no final event (design 6)."""
-        return self.kin.known is not None and self.kin.known.kind is RunKind.EVAL and self.group.resolved
 
     @property
     def mark(self) -> Mark | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import orjson
 
@@ -17,31 +17,32 @@ from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import attempt_id
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.vocabulary import AnchorKind, EventType, RunKind, Status
+from rolloutlog.contract.vocabulary import AnchorKind, RunKind, Status
 
 _HEAD = struct.Struct("<BBBBIIIIIIIIqqqqqdiiii32s")
-"""code, status, flags, unused; member, group size, needed, anchors, value bytes, tokens, sampled tokens, turns;
-attempt, offset, timestamp, origin offset, depth; reward; oldest and newest policy; digest."""
+"""code, status, flags, unused; member, group size, needed, bytes of anchors, bytes of the value, tokens, sampled,
+turns; attempt, offset, timestamp, origin offset, depth; reward; oldest and newest policy; digest."""
 _LENGTHS = struct.Struct("<IIII")
 _ANCHOR = struct.Struct("<Bii")
 
 _STATUSES = tuple(Status)
 _ANCHORS = tuple(AnchorKind)
+CODE = 1
+"""First byte of its value; those of the other rows are in `rows`."""
+
 _REJECTED, _EVAL, _CONTAINER = 1, 2, 4
 _ABSENT = -1
 _NO_POLICY = (_ABSENT, _ABSENT)
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class RolloutRow:
+class RolloutRow(NamedTuple):
     """One record of a rollout. `offset` is its own on `rollouts`; `unfit` says why it can't be a source, "" if it can.
 
     `rejected` marks a bad record that only resolved its slot. `source` is the trace id of an imported rollout, the
-    immediate source of a derived one. `anchors` are all places at which it could be resumed, of every kind.
+    immediate source of a derived one. `packed` holds the `anchors`: all places, of every kind, at which it could be
+    resumed.
     """
 
-    CODE: ClassVar[int] = 1
-    TYPE: ClassVar[EventType] = EventType.ROLLOUT_INDEXED
     offset: int
     size: int
     timestamp: int
@@ -69,7 +70,7 @@ class RolloutRow:
     stop: str | None = None
     container: bool = False
     unfit: str = ""
-    anchors: tuple[AnchorPoint, ...] = ()
+    packed: bytes = b""
 
     @property
     def key(self) -> str:
@@ -77,6 +78,11 @@ class RolloutRow:
         row."""
         attempt = attempt_id(self.group, self.member, self.attempt)
         return f"{attempt}.rejected" if self.rejected else attempt
+
+    @property
+    def anchors(self) -> list[AnchorPoint]:
+        """Places at which it could be resumed, by kind and node."""
+        return [AnchorPoint(_ANCHORS[kind], node, tokens) for kind, node, tokens in _ANCHOR.iter_unpack(self.packed)]
 
     def handle(self, partition: int) -> Handle:
         """Where the record lies."""
@@ -86,23 +92,22 @@ class RolloutRow:
         """The row's value."""
         flags = _REJECTED * self.rejected | _EVAL * (self.kind is RunKind.EVAL) | _CONTAINER * self.container
         head = _HEAD.pack(
-            self.CODE, _STATUSES.index(self.status), flags, 0, self.member, self.group_size, self.needed,
-            len(self.anchors), self.size, self.tokens, self.sampled, self.turns,
+            CODE, _STATUSES.index(self.status), flags, 0, self.member, self.group_size, self.needed,
+            len(self.packed), self.size, self.tokens, self.sampled, self.turns,
             self.attempt, self.offset, self.timestamp, _ABSENT if self.origin_offset is None else self.origin_offset,
             self.depth, math.nan if self.reward is None else self.reward,
             *(self.oldest or _NO_POLICY), *(self.newest or _NO_POLICY), bytes.fromhex(self.digest),
         )  # fmt: skip
         tail = [self.env, self.derivation, self.stop, self.unfit]
         texts = (self.group.encode(), _text(self.origin), _text(self.source), orjson.dumps(tail))
-        anchors = b"".join(_ANCHOR.pack(_ANCHORS.index(kind), node, tokens) for kind, node, tokens in self.anchors)
-        return b"".join((head, _LENGTHS.pack(*map(len, texts)), *texts, anchors))
+        return b"".join((head, _LENGTHS.pack(*map(len, texts)), *texts, self.packed))
 
     @classmethod
     def decode(cls, value: bytes) -> RolloutRow:
         """Read a row's value. Raises ValueError or struct.error."""
         status: int
         (
-            _, status, flags, _, member, group_size, needed, anchors, size, tokens, sampled, turns, attempt, offset,
+            _, status, flags, _, member, group_size, needed, packed, size, tokens, sampled, turns, attempt, offset,
             timestamp, origin_offset, depth, reward, old_timeline, old_version, new_timeline, new_version, digest,
         ) = _HEAD.unpack_from(value)  # fmt: skip
         at = _HEAD.size + _LENGTHS.size
@@ -119,15 +124,13 @@ class RolloutRow:
             origin=origin.decode() if origin else None, source=source.decode() if source else None,
             origin_offset=None if origin_offset == _ABSENT else origin_offset, depth=depth, env=env,
             derivation=derivation, stop=stop, container=bool(flags & _CONTAINER), unfit=unfit,
-            anchors=tuple(_anchors(value, ends[-1], anchors)) if anchors else (),
+            packed=value[ends[-1] : ends[-1] + packed],
         )  # fmt: skip
 
 
-def _anchors(value: bytes, start: int, count: int) -> list[AnchorPoint]:
-    return [
-        AnchorPoint(_ANCHORS[kind], node, tokens)
-        for kind, node, tokens in _ANCHOR.iter_unpack(value[start : start + count * _ANCHOR.size])
-    ]
+def pack(anchors: Iterable[AnchorPoint]) -> bytes:
+    """Anchors as they lie in a row."""
+    return b"".join(_ANCHOR.pack(_ANCHORS.index(kind), node, tokens) for kind, node, tokens in anchors)
 
 
 def _policy(timeline: int, version: int) -> Policy | None:

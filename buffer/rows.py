@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import orjson
 
+from rolloutlog.buffer.rollout_row import CODE as ROLLOUT
 from rolloutlog.buffer.rollout_row import RolloutRow
 from rolloutlog.contract.events import Outgoing, outgoing
 from rolloutlog.contract.seeds import Seed
@@ -126,7 +127,7 @@ class FinalRow:
 class StateRow:
     """The shard row: next offset of each input, settings digest, the lowest row offset that a candidate or an open
     group still needs, and the counts that rows below it would no longer give (resolved underived groups, derived
-    seeds)."""
+    seeds). `sources_from` is the offset on `rollouts` of the oldest source: older ones were evicted."""
 
     CODE: ClassVar[int] = 9
     TYPE: ClassVar[EventType] = EventType.SHARD_STATE
@@ -135,6 +136,7 @@ class StateRow:
     group_events: int
     settings: str
     needed: int
+    sources_from: int
     resolved: int
     drawn: int
     next_draw: int
@@ -167,16 +169,26 @@ def encode(row: Row) -> bytes:
 def decode(value: bytes) -> Row:
     """Read the value of a row. Raises ValueError for one that this version didn't write."""
     code = value[0] if value else 0
-    if code == RolloutRow.CODE:
+    if code == ROLLOUT:
         return RolloutRow.decode(value)
     if code not in _JSON:
         raise ValueError(f"a row of kind {code} is unknown to this version")
     return _JSON[code](*orjson.loads(memoryview(value)[1:]))
 
 
+def facts(row: Row) -> dict[str, Any]:
+    """A row as names and values, for people to look at."""
+    if isinstance(row, RolloutRow):
+        known = row._asdict()
+        del known["packed"]
+        return {**known, "anchors": [anchor._asdict() for anchor in row.anchors]}
+    return {name: getattr(row, name) for name in row.__slots__}
+
+
 def row_event(row: Row, *, partition: int, source: str, now: int) -> Outgoing:
     """A row as an event of `rollout-index`, on the partition of what it describes."""
+    kind = EventType.ROLLOUT_INDEXED if isinstance(row, RolloutRow) else row.TYPE
     return outgoing(
-        row.TYPE, Topic.ROLLOUT_INDEX, key=row.key, event_id=row.key, source=source, value=encode(row), now=now,
+        kind, Topic.ROLLOUT_INDEX, key=row.key, event_id=row.key, source=source, value=encode(row), now=now,
         content_type=CONTENT_TYPE, partition=partition,
     )  # fmt: skip

@@ -5,6 +5,7 @@ comes back to it as input before it counts, so a restored shard knows everything
 before the inputs were read to where they ended when this owner took over. Leaves out: Kafka, transactions and reading
 payloads (`rolloutlog.consumers.buffer_service`).
 
+    shard.recall(row)                   the newest shard row
     shard.restore(row, offset)          rows of the index, then
     shard.read(event, body, ...)        events of the inputs, in any interleaving
     shard.draw(...)                     choose what to emit; `missing()` are the payloads that it needs
@@ -31,7 +32,7 @@ from rolloutlog.buffer.membership import Disposition
 from rolloutlog.buffer.open_group import OpenGroup
 from rolloutlog.buffer.payload_cache import PayloadCache
 from rolloutlog.buffer.rollout_row import RolloutRow
-from rolloutlog.buffer.rows import CancelRow, Row, SeedRow, TakeRow, row_event
+from rolloutlog.buffer.rows import CancelRow, Row, SeedRow, StateRow, TakeRow, row_event
 from rolloutlog.contract.dead_letters import rejected_event
 from rolloutlog.contract.events import Event, Outgoing, cancelled_event
 from rolloutlog.contract.handles import Handle
@@ -77,6 +78,10 @@ class Shard:
         )  # fmt: skip
 
     # reading
+
+    def recall(self, row: StateRow) -> None:
+        """The newest shard row, before `restore`: it spares work."""
+        self.fold.recall(row)
 
     def restore(self, row: Row, offset: int) -> None:
         """Fold one row of the index."""

@@ -65,14 +65,11 @@ def dropped(name: str) -> Outgoing:
 
 SLOTS = list(product(NAMES, MEMBERS, ATTEMPTS))
 GOOD = [rollout(*slot, turns=turns) for slot in SLOTS for turns in (1, 2)]
-ODD = [
-    rollout(*slot, **facts)
-    for slot in SLOTS
-    for facts in (
-        {"status": Status.ABORTED}, {"status": Status.FAILED}, {"reward": None}, {"origin_seed": "another"},
-        {"kind": "eval"}, {"derivation": "continue"},
-    )
+ODDITIES: list[dict[str, Any]] = [
+    {"status": Status.ABORTED}, {"status": Status.FAILED}, {"reward": None}, {"origin_seed": "another"},
+    {"kind": "eval"}, {"derivation": "continue"},
 ]  # fmt: skip
+ODD = [rollout(*slot, **facts) for slot in SLOTS for facts in ODDITIES]
 BAD = [forged(rollout(*slot)) for slot in SLOTS]
 NOTES = [annotated(*slot, reward=reward) for slot in SLOTS for reward in (None, 0.5)]
 TAKES = [taken(name, worker, renewal) for name, worker, renewal in product(NAMES, ("w1", "w2"), (0, 1))]

@@ -310,7 +310,7 @@ class TestRowsAndRestore:
     def test_every_event_that_was_taken_has_one_row_and_the_shard_row_is_last(self) -> None:
         log = log_of(fresh("a"), taken("a"), *whole("a"), annotated("a", reward=0.5), expired("a", 1), final("a"))
         Owner(log).settle()
-        kinds = [event.headers.type for event in log.topics[Topic.ROLLOUT_INDEX]]
+        kinds = [str(event.headers.type) for event in log.topics[Topic.ROLLOUT_INDEX]]
         assert sorted(kind for kind in kinds if kind != "shard.state") == sorted(
             ["seed.indexed", "take.indexed", "rollout.indexed", "rollout.indexed", "annotation.indexed",
              "expiry.indexed", "final.indexed", *["seed.indexed"] * (len(log.seeds) - 1)]
