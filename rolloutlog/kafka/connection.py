@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from rolloutlog.contract.errors import BrokerUnreachable
+from rolloutlog.contract.errors import BrokerUnreachable, SettingsError
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names
 from rolloutlog.kafka.properties import Security, read_properties, security_of
@@ -39,7 +39,7 @@ class Connection:
 
     bootstrap_servers: str
     names: Names
-    security: Security = field(default_factory=dict[str, Any])
+    security: Security = field(default_factory=dict[str, Any], repr=False)
     max_message_bytes: int = MAX_MESSAGE_BYTES
 
     @property
@@ -94,6 +94,8 @@ class Connection:
         client = AIOKafkaClient(**self.client_options)
         try:
             await asyncio.wait_for(client.bootstrap(), answer_s)
+        except ValueError as error:
+            raise SettingsError(f"bootstrap_servers {self.bootstrap_servers!r} isn't host:port: {error}") from error
         except (KafkaError, OSError, TimeoutError) as error:
             said = str(error) or type(error).__name__
             hint = REFUSED if self.security else None

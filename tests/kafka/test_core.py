@@ -14,6 +14,7 @@ from rolloutlog.contract.errors import (
     NotFound,
     OpenTransaction,
     RecordTooLarge,
+    SettingsError,
     TopicMismatch,
 )
 from rolloutlog.contract.events import Event, Outgoing, taken_event
@@ -179,6 +180,8 @@ def test_no_broker_is_said_at_once() -> None:
     """Exit code 3, within seconds."""
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:9"):
         asyncio.run(connect(Settings(bootstrap_servers="127.0.0.1:9")))
+    with pytest.raises(SettingsError, match="isn't host:port"):
+        asyncio.run(connect(Settings(bootstrap_servers="localhost:kafka")))
     with pytest.raises(BrokerUnreachable, match="no bootstrap servers"):
         asyncio.run(connect(Settings()))
 
