@@ -104,7 +104,7 @@ def _flag_text(value: bool) -> str:
 class Headers:
     """The headers of one event, typed on access. `raw` is name to bytes; the last of a repeated name wins."""
 
-    __slots__ = ("raw",)
+    __slots__ = ("memo", "raw")
 
     spec_version = Field("ce_specversion", "text", _text, "CloudEvents version; 1.0 when absent")
     id = Field(
@@ -171,6 +171,8 @@ class Headers:
 
     def __init__(self, raw: RawHeaders) -> None:
         self.raw: dict[str, bytes] = dict(raw)
+        self.memo: object = None
+        """What somebody made of all headers together, so that it is made once per record."""
 
     def require(self, field: Field[T]) -> T:
         """The value of a header that must be there; raises HeaderError(header-missing)."""
@@ -219,6 +221,6 @@ FOREIGN = frozenset(
 
 def check_names(headers: Headers) -> None:
     """Refuse an unknown `ce_` header, so that a misspelt one isn't silently ignored; others (tracing) pass."""
-    for name in headers.raw:
-        if name not in KNOWN and name.startswith("ce_") and name not in FOREIGN:
+    for name in headers.raw.keys() - KNOWN:
+        if name.startswith("ce_") and name not in FOREIGN:
             raise HeaderError(RejectReason.HEADER_UNKNOWN, f"header {name} isn't in the table of headers")

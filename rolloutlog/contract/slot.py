@@ -59,11 +59,14 @@ class Slot:
     @classmethod
     def of(cls, headers: Headers) -> Slot:
         """Read a slot from headers; raises Rejected."""
+        if isinstance(headers.memo, Slot):
+            return headers.memo
         raw = headers.raw
         for field in _REQUIRED:
             if field.name not in raw:
                 headers.require(field)
-        return cls(**{name: read(raw[header]) for name, header, read in _READERS if header in raw})
+        headers.memo = slot = cls(**{name: read(raw[header]) for name, header, read in _READERS if header in raw})
+        return slot
 
     def headers(self) -> dict[str, Any]:
         """What the producer says of a slot in headers, by attribute name of the table."""
