@@ -210,8 +210,9 @@ def test_a_resume_seed_brings_the_prefix(settings: Settings) -> None:
 
 
 @pytest.mark.broker
-def test_sigterm_drains_a_worker(settings: Settings) -> None:
-    """Design 11: SIGTERM drains and exits 0; running members finish, and no seed is left to a lease."""
+@pytest.mark.parametrize(("number", "says"), [(signal.SIGTERM, "{'aborted': 2}"), (signal.SIGINT, "interrupted")])
+def test_a_signal_leaves_no_seed_to_its_lease(settings: Settings, number: signal.Signals, says: str) -> None:
+    """Design 11: SIGTERM drains and exits 0; Ctrl-C doesn't wait for what runs. Both publish what was sampled."""
     program = f"""
         import asyncio
         from rolloutlog.contract.settings import Settings
@@ -219,7 +220,11 @@ def test_sigterm_drains_a_worker(settings: Settings) -> None:
         from rolloutlog.producers.worker import run_worker
 
         settings = Settings.model_validate_json({settings.model_dump_json(exclude_unset=True)!r})
-        print(dict(asyncio.run(run_worker(settings, load("tests.producers.sums:Sums"), grace_s=0.2))))
+        grace_s = {0.2 if number == signal.SIGTERM else 600}
+        try:
+            print(dict(asyncio.run(run_worker(settings, load("tests.producers.sums:Sums"), grace_s=grace_s))))
+        except KeyboardInterrupt:
+            print("interrupted")
     """
 
     async def body() -> None:
@@ -229,14 +234,16 @@ def test_sigterm_drains_a_worker(settings: Settings) -> None:
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
 
-        async def taken() -> bool:
-            return bool(await everything(settings, kind=EventType.SEED_TAKEN))
+        async def renewed() -> bool:
+            return len(await everything(settings, kind=EventType.SEED_TAKEN)) > 1
 
-        await until(taken)
-        process.send_signal(signal.SIGTERM)
+        await until(renewed)  # so its members run
+        process.send_signal(number)
         out, err = await asyncio.wait_for(process.communicate(), 60)
-        assert (process.returncode, err.decode(), out.decode()) == (0, "", "{'aborted': 2}\n")
-        assert {read_rollout(event).status for event in await data(settings)} == {Status.ABORTED}
+        assert (process.returncode, err.decode(), out.decode()) == (0, "", says + "\n")
+        rollouts = [read_rollout(event) for event in await data(settings)]
+        assert [rollout.status for rollout in rollouts] == [Status.ABORTED] * 2
+        assert all(len(rollout.trajectory.token_ids) == 4 for rollout in rollouts)
 
     asyncio.run(body())
 
