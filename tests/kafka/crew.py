@@ -19,11 +19,13 @@ ROOT = Path(__file__).parents[2]
 
 
 class Crew:
-    """`size` processes of tests/kafka/counting.py; those that die are replaced; all end with the block."""
+    """`size` processes of `module`; those that die are replaced; all end with the block."""
 
-    def __init__(self, connection: Connection, size: int, session_ms: int, log: Path) -> None:
+    def __init__(
+        self, connection: Connection, size: int, session_ms: int, log: Path, module: str = "tests.kafka.counting"
+    ) -> None:
         self._connection, self._size, self._session_ms = connection, size, session_ms
-        self._log = log
+        self._log, self._module = log, module
         self.workers: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -77,7 +79,7 @@ class Crew:
         assert not dead, f"workers ended with {dead}: {self._log.read_text()[-4000:]}"
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.kafka.counting", self._connection.bootstrap_servers]
+        command = [sys.executable, "-m", self._module, self._connection.bootstrap_servers]
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 [*command, self._connection.names.namespace, str(self._session_ms)], cwd=ROOT, stdout=log, stderr=log

@@ -1,0 +1,154 @@
+"""What a run of the buffer service must have left on the log, whoever died when (design 6 and 9).
+
+Guarantees: everything is checked from the topics alone. Leaves out: the audit's terms, which need a trainer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from rolloutlog.buffer.draws import pick
+from rolloutlog.buffer.fold import CandidateKey, Fold, key_of
+from rolloutlog.buffer.indexing import Body
+from rolloutlog.buffer.rollout_row import RolloutRow
+from rolloutlog.buffer.rows import Row, StateRow, decode
+from rolloutlog.buffer.shard import Shard
+from rolloutlog.consumers.bodies import body_of
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.seeds import Draw, Seed
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.reading import read_to_end
+
+TOPICS = (*INPUT_TOPICS, Topic.ROLLOUT_INDEX)
+
+
+@dataclass(slots=True)
+class PartitionAccount:
+    """One partition number of inputs and index, as committed."""
+
+    partition: int
+    settings: Settings
+    events: dict[Topic, list[Event]] = field(default_factory=dict[Topic, list[Event]])
+    bodies: dict[int, Body | Rejected | None] = field(default_factory=dict[int, "Body | Rejected | None"])
+    """What claims on `rollouts` stand for, by offset."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """Rows of the index, in order."""
+        return [decode(event.value or b"") for event in self.events[Topic.ROLLOUT_INDEX]]
+
+    @property
+    def seeds(self) -> list[Seed]:
+        """Seeds that were emitted, in order."""
+        return [Seed.of(event) for event in self.events[Topic.SEEDS] if event.headers.type == "seed.emitted"]
+
+    def restored(self) -> Fold:
+        """The fold of the rows."""
+        shard = Shard.empty(self.partition, self.settings)
+        for event in self.events[Topic.ROLLOUT_INDEX]:
+            shard.restore(decode(event.value or b""), event.offset)
+        return shard.fold
+
+    def folded(self, ends: Mapping[Topic, int]) -> Shard:
+        """A shard that has read the inputs anew up to there, topic after topic."""
+        shard = Shard.empty(self.partition, self.settings)
+        for topic in INPUT_TOPICS:
+            for event in self.events[topic]:
+                if event.offset < ends[topic]:
+                    self._read(shard, event)
+            shard.passed(topic, ends[topic])  # markers at the end have no event
+        return shard
+
+    def _read(self, shard: Shard, event: Event) -> None:
+        body = self.bodies.get(event.offset) if event.topic is Topic.ROLLOUTS else None
+        shard.read(event, body, now=0, clock=0.0)
+
+    def check(self, dead: Collection[object]) -> None:
+        """Nothing lost, nothing doubled, the state rebuilt from the rows equals that of the inputs.
+
+        `dead` are the places of dead letters; a repeated equal record has neither row nor dead letter.
+        """
+        keys = Counter(row.key for row in self.rows if not isinstance(row, StateRow))
+        assert not (twice := [key for key, count in keys.items() if count > 1]), f"rows twice: {twice[:3]}"
+        ids = Counter(seed.id for seed in self.seeds)
+        assert not (again := [seed for seed, count in ids.items() if count > 1]), f"seeds twice: {again[:3]}"
+        restored = self.restored()
+        anew = self.folded(restored.next_offsets)
+        taken = {row.offset for row in anew.rows if isinstance(row, RolloutRow) and not row.rejected}
+        indexed = {row.offset for row in self.rows if isinstance(row, RolloutRow) and not row.rejected}
+        assert indexed == taken, f"partition {self.partition}: lost or invented rows at {sorted(indexed ^ taken)[:5]}"
+        assert len(anew.dead) == len(dead), f"{len(dead)} dead letters on {self.partition}, not {len(anew.dead)}"
+        anew.fold.settle()
+        assert restored == anew.fold
+        self.check_draws()
+
+    def check_draws(self) -> None:
+        """Every derived seed is what its draw says: a function of the fold at its offsets, settings and number."""
+        shard = Shard.empty(self.partition, self.settings)
+        drawn: dict[int, CandidateKey] = {}
+        for seed, draw in sorted(self.draws, key=lambda pair: pair[1].number):
+            ends = {Topic.ROLLOUTS: draw.rollouts, Topic.SEEDS: draw.seeds, Topic.GROUP_EVENTS: draw.group_events}
+            for topic, end in ends.items():
+                for event in self.events[topic]:
+                    if shard.fold.next_offsets[topic] <= event.offset < end:
+                        self._read(shard, event)
+            known = {earlier.number for place, earlier in self._draw_places if place < draw.seeds}
+            live = shard.fold.live(Counter(key for number, key in drawn.items() if number not in known))
+            source, candidate = pick(live, self.settings.buffer.salt, self.partition, draw.number)
+            drawn[draw.number] = key_of(source, candidate)
+            assert seed.source is not None
+            assert seed.anchor is not None
+            said = (seed.source.where.offset, seed.derivation, seed.anchor.node)
+            assert said == drawn[draw.number], f"draw {draw.number} of partition {self.partition}"
+
+    @property
+    def draws(self) -> list[tuple[Seed, Draw]]:
+        """Derived seeds and their draws."""
+        return [(seed, seed.draw) for seed in self.seeds if seed.draw is not None and not seed.asks]
+
+    @property
+    def _draw_places(self) -> list[tuple[int, Draw]]:
+        events = [event for event in self.events[Topic.SEEDS] if event.headers.type == "seed.emitted"]
+        return [(event.offset, draw) for event in events if (draw := Seed.of(event).draw) is not None]
+
+
+async def read_account(
+    connection: Connection, settings: Settings, blobs: BlobStore | None = None
+) -> list[PartitionAccount]:
+    """All partitions."""
+    accounts: list[PartitionAccount] = []
+    for partition in range(settings.topics.partitions):
+        account = PartitionAccount(partition, settings)
+        for topic in TOPICS:
+            account.events[topic] = [
+                event async for batch in read_to_end(connection, topic, partition) for event in batch
+            ]
+        for event in account.events[Topic.ROLLOUTS]:
+            account.bodies[event.offset] = await body_of(event, blobs)
+        accounts.append(account)
+    return accounts
+
+
+async def dead_letters(connection: Connection) -> list[dict[str, object]]:
+    """What was rejected, in order."""
+    events = [event async for batch in read_to_end(connection, Topic.DEAD_LETTERS, 0) for event in batch]
+    return [orjson.loads(event.value or b"") for event in events]
+
+
+async def check(connection: Connection, settings: Settings, blobs: BlobStore | None = None) -> list[PartitionAccount]:
+    """Read everything and check every partition."""
+    accounts = await read_account(connection, settings, blobs)
+    letters = await dead_letters(connection)
+    places = Counter((letter["topic"], letter["partition"], letter["offset"]) for letter in letters)
+    assert max(places.values(), default=1) == 1, "a record was rejected twice"
+    for account in accounts:
+        account.check({place for place in places if place[1] == account.partition})
+    return accounts

@@ -1,0 +1,199 @@
+"""The buffer service on a broker: rows, seeds, restore, refusals (design 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolloutlog.buffer.fold import Fold
+from rolloutlog.consumers.buffer_service import run_buffer
+from rolloutlog.consumers.buffer_shard import BufferShard
+from rolloutlog.contract.errors import RunMismatch
+from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import INPUT_TOPICS
+from rolloutlog.contract.vocabulary import Status
+from rolloutlog.kafka.admin import create_topics
+from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.connection import Connection, connect
+from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.partition_loop import PartitionLoop
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.run_record import declare
+from rolloutlog.kafka.writing import Writer
+from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
+from tests.cases.bad_inputs import BAD_INPUTS
+from tests.cases.raw import Raw
+from tests.consumers.account import check, dead_letters, read_account
+
+pytestmark = pytest.mark.broker
+
+OPTIONS = LoopOptions(session_timeout_ms=3000)
+
+
+async def made(settings: Settings) -> Connection:
+    connection = await connect(settings)
+    await create_topics(connection, settings)
+    await declare(connection, settings)
+    return connection
+
+
+async def write(connection: Connection, records: Iterable[Outgoing]) -> None:
+    async with Writer(connection) as writer:
+        for record in records:
+            await writer.send(record)
+
+
+def groups(*names: str, **facts: Any) -> list[Outgoing]:
+    return [record for name in names for record in (fresh(name), *(rollout(name, m, **facts) for m in range(2)))]
+
+
+async def drain(settings: Settings) -> None:
+    await asyncio.wait_for(run_buffer(settings, drain=True, options=OPTIONS), 90)
+
+
+def test_records_become_rows_and_seeds_and_a_second_start_adds_nothing(settings: Settings) -> None:
+    async def body() -> None:
+        connection = await made(settings)
+        await write(connection, groups(*"abcdefghij"))
+        await drain(settings)
+        first = await check(connection, settings)
+        assert sum(len(account.rows) for account in first) > 30
+        derived = [seed for account in first for seed in account.seeds if seed.derivation]
+        assert derived
+        assert all(seed.draw and seed.messages and seed.task == {"prompt": "task"} for seed in derived)
+        await drain(settings)
+        again = await check(connection, settings)
+        assert [len(account.rows) for account in again] == [len(account.rows) for account in first]
+        assert [len(account.seeds) for account in again] == [len(account.seeds) for account in first]
+
+    asyncio.run(body())
+
+
+def test_a_restored_shard_equals_the_live_one(settings: Settings) -> None:
+    """Design 9.4: deep equality, per partition."""
+
+    async def drained(connection: Connection) -> dict[int, Fold]:
+        shards: dict[int, BufferShard] = {}
+        async with PayloadReader(connection) as payloads:
+
+            def factory(partition: int) -> BufferShard:
+                return shards.setdefault(partition, BufferShard(partition, settings, payloads, None))
+
+            await asyncio.wait_for(PartitionLoop(connection, factory, OPTIONS).run(drain=True), 90)
+        return {partition: shard.shard.fold for partition, shard in shards.items()}
+
+    async def body() -> None:
+        connection = await made(settings)
+        await write(connection, groups(*"abcdefgh"))
+        await write(connection, [rollout("i", 0, status=Status.ABORTED), fresh("i"), taken("i"), taken("a")])
+        await write(connection, [annotated("b", reward=0.5), expired("c", 1), final("d"), rollout("d")])
+        live = await drained(connection)
+        assert live.keys() == set(range(settings.topics.partitions))
+        restored = await drained(connection)
+        assert restored == live
+        for partition, fold in restored.items():
+            assert (fold.needed, fold.index_end) == (live[partition].needed, live[partition].index_end)
+
+    asyncio.run(body())
+
+
+def test_an_aborted_member_is_asked_for_again_and_a_lost_one_too(settings: Settings) -> None:
+    """With a lease of 2 s in the settings, and 60 s in the take: the take's counts."""
+
+    async def body() -> None:
+        connection = await made(settings)
+        await write(connection, [fresh("a"), taken("a"), rollout("a", 0)])
+        await write(connection, [fresh("b"), rollout("b", 0), rollout("b", 1, status=Status.ABORTED)])
+        await drain(settings)
+        accounts = await check(connection, settings)
+        asked = [(seed.kind, seed.asks[0].attempt) for account in accounts for seed in account.seeds if seed.asks]
+        assert asked == [("resume", 2)]
+
+    asyncio.run(body())
+
+
+def test_the_table_of_bad_inputs(settings: Settings, tmp_path: Path) -> None:
+    """Each bad record has one dead letter with its reason, the offsets move on, the slots end as the table says."""
+    settings = settings.model_copy(update={"blobs": str(tmp_path)})
+    for row in BAD_INPUTS:
+        (tmp_path / row.name).mkdir()
+        for name, blob in row.blobs.items():
+            (tmp_path / row.name / name).write_bytes(blob)
+    written = [(row, record) for row in BAD_INPUTS for record in row.records(f"file://{tmp_path}/{row.name}")]
+
+    async def body() -> None:
+        connection = await made(settings)
+        await write_raw(connection, [record.raw for _, record in written], settings.topics.partitions)
+        await drain(settings)
+        letters = await dead_letters(connection)
+        reasons = [str(record.reason) for row, record in written if record.reason and row.found_in != "policies"]
+        assert sorted(str(letter["reason"]) for letter in letters) == sorted(reasons)
+        found: dict[str, list[str]] = {}
+        for account in await check(connection, settings, BlobStore(str(tmp_path))):
+            for group, opened in account.restored().groups.items():
+                found[group] = [str(opened.group.status(member)) for member in range(2)]
+        assert found == {row.group: ["completed", row.ends_for("buffer")] for row in BAD_INPUTS if row.records()}
+
+    asyncio.run(body())
+
+
+async def write_raw(connection: Connection, raws: Iterable[Raw], partitions: int) -> None:
+    producer = connection.producer()
+    await producer.start()
+    try:
+        for raw in raws:
+            await producer.send_and_wait(
+                connection.names.topic(raw.topic), value=raw.value, key=raw.key, headers=list(raw.headers),
+                partition=raw.partition(partitions),
+            )  # fmt: skip
+    finally:
+        await producer.stop()
+
+
+def test_a_deployment_with_other_settings_is_refused(settings: Settings) -> None:
+    async def body() -> None:
+        await made(settings)
+        other = settings.model_copy(update={"buffer": settings.buffer.model_copy(update={"salt": "other"})})
+        with pytest.raises(RunMismatch):
+            await run_buffer(other, drain=True, options=OPTIONS)
+
+    asyncio.run(body())
+
+
+def test_sigterm_commits_what_was_folded_and_exits_0(settings: Settings, tmp_path: Path) -> None:
+    async def body() -> Connection:
+        connection = await made(settings)
+        await write(connection, groups(*"abc"))
+        return connection
+
+    connection = asyncio.run(body())
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        command = [sys.executable, "-m", "tests.consumers.service_process", connection.bootstrap_servers]
+        process = subprocess.Popen([*command, settings.namespace, "3000"], stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + 60
+        while asyncio.run(_rows(connection, settings)) < 9:
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    asyncio.run(check(connection, settings))
+
+
+async def _rows(connection: Connection, settings: Settings) -> int:
+    accounts = await read_account(connection, settings)
+    inputs = sum(len(account.events[topic]) for account in accounts for topic in INPUT_TOPICS)
+    return min(inputs, sum(len(account.rows) for account in accounts))
