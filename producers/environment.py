@@ -3,7 +3,8 @@
 Guarantees: an environment is one method; how it ends says what is published. Leaves out: sampling (`engine`) and the
 log (`worker`).
 
-- it returns a `Trajectory`: `rollout.completed`, with its reward or, without one, pending until it is annotated;
+- it returns a `Trajectory`: `rollout.completed`, with its reward or, without one, pending until it is annotated; its
+  record says the seed's `task` and, where it was resumed, `resumed_from`, unless it has its own;
 - it raises `Refused`: it can't stand where the seed asks it to, and the members that the seed asks for are cancelled;
 - it raises `Paused`: `rollout.aborted` with the prefix that it gives, to be gone on with by another worker;
 - it raises anything else: `rollout.failed` with that error.
@@ -28,7 +29,10 @@ from rolloutlog.producers.engine import Engine
 
 @dataclass(slots=True, frozen=True)
 class Dispatch:
-    """One member to make: what the seed asks for, and the policy that was current when it was dispatched."""
+    """One member to make: what the seed asks for, and the policy that was current when it was dispatched.
+
+    The seed has task and messages, whatever its kind: one that asks for members has those of its group's origin seed.
+    """
 
     seed: Seed
     ask: Ask

@@ -13,12 +13,14 @@ from typing import Any
 
 from rolloutlog.contract.errors import InvalidRecord, RecordTooLarge
 from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.seeds import Ask
+from rolloutlog.contract.seeds import Ask, Seed
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.producers.endings import with_facts
 from rolloutlog.producers.engine import Engine
 from rolloutlog.producers.environment import Dispatch, Environment, Paused, Refused
 from rolloutlog.producers.follower import PolicyFollower
+from rolloutlog.producers.origins import Origins
 from rolloutlog.producers.prefixes import Prefixes
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.takes import Take
@@ -33,10 +35,10 @@ class Maker:
     """Environment, engine, and where their results go."""
 
     def __init__(
-        self, producer: RolloutProducer, policies: PolicyFollower, prefixes: Prefixes, environment: Environment,
-        engine: Engine | None,
+        self, producer: RolloutProducer, policies: PolicyFollower, prefixes: Prefixes, origins: Origins,
+        environment: Environment, engine: Engine | None,
     ) -> None:  # fmt: skip
-        self._producer, self._policies, self._prefixes = producer, policies, prefixes
+        self._producer, self._policies, self._prefixes, self._origins = producer, policies, prefixes, origins
         self._environment, self._engine = environment, engine
         self._paused = asyncio.Event()
 
@@ -60,9 +62,10 @@ class Maker:
             work.cancel()
 
     async def _rollout(self, take: Take, ask: Ask, slot: Slot) -> Trajectory:
-        prefix = await self._prefixes.of(take.seed)
-        dispatch = Dispatch(take.seed, ask, slot, self._policies.current, prefix)
-        return await self._environment.rollout(dispatch, self._engine)
+        seed = await self._origins.told(take.seed, take.partition)
+        prefix = await self._prefixes.of(seed)
+        dispatch = Dispatch(seed, ask, slot, self._policies.current, prefix)
+        return _with_origin(await self._environment.rollout(dispatch, self._engine), seed)
 
     async def _until_done(self, work: asyncio.Task[Trajectory], take: Take) -> None:
         """Wait for the work, or cancel it when the seed is cancelled or the worker pauses."""
@@ -115,3 +118,10 @@ class Maker:
         members = [ask.member for ask in seed.wanted]
         await self._producer.cancel(seed.group, members, REFUSED, group_size=seed.group_size)
         return REFUSED
+
+
+def _with_origin(made: Trajectory, seed: Seed) -> Trajectory:
+    """A record says its task, which what is derived from it carries on, and what it was resumed from (design 4)."""
+    facts = {"task": seed.task, "resumed_from": seed.prefix}
+    missing = {name: fact for name, fact in facts.items() if fact is not None and name not in made.record}
+    return with_facts(made, missing) if missing else made

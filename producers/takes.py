@@ -15,9 +15,8 @@ import logging
 from dataclasses import dataclass, field
 from typing import Self
 
-from rolloutlog.contract.checks import is_claim, read_headers, read_json
-from rolloutlog.contract.claims import Claim
-from rolloutlog.contract.errors import BlobUnavailable, BrokerUnreachable
+from rolloutlog.contract.checks import read_headers
+from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.events import Event, taken_event
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.seeds import Seed
@@ -28,6 +27,7 @@ from rolloutlog.producers.background import Background
 from rolloutlog.producers.cancellations import Cancellations
 from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.producer import RolloutProducer
+from rolloutlog.producers.seed_body import seed_of
 
 logger = logging.getLogger(__name__)
 ROLE = "workers"
@@ -138,21 +138,11 @@ class Takes:
             logger.warning("seeds/%s can't be taken: %s", event.handle, error)
             return None
         try:
-            return await self._body_of(event)
+            return await seed_of(event, self._producer.run)
         except ValueError as error:
             logger.warning("seeds/%s can't be read: %s", event.handle, error)
             await self._end_group_of(event)
             return None
-
-    async def _body_of(self, event: Event) -> Seed:
-        """Raises ValueError (Rejected among them), BlobUnavailable."""
-        if not is_claim(event):
-            read_json(event)
-            return Seed.of(event)
-        blobs = self._producer.run.blobs
-        if blobs is None:
-            raise BlobUnavailable("a seed lies in a blob store, and none is configured")
-        return Seed.decode(await blobs.get(Claim.decode(event.value or b"")))
 
     async def _end_group_of(self, event: Event) -> None:
         """Nobody can make the members of an origin seed whose body is bad: say so, for its headers name the group."""

@@ -20,12 +20,14 @@ from asyncio_pool import AioPool
 
 from rolloutlog.contract.seeds import Ask
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.work_queue import SESSION_MS
 from rolloutlog.producers.engine import Engine
 from rolloutlog.producers.environment import Environment
 from rolloutlog.producers.follower import PolicyFollower
 from rolloutlog.producers.maker import Maker
+from rolloutlog.producers.origins import Origins
 from rolloutlog.producers.prefixes import Prefixes
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.takes import Take, Takes
@@ -56,7 +58,9 @@ async def run_worker(
         payloads = await stack.enter_async_context(PayloadReader(connection))
         takes = await stack.enter_async_context(Takes(producer, name, session_timeout_ms=session_timeout_ms))
         stack.enter_context(stopped_by(signal.SIGTERM, stop))
-        maker = Maker(producer, policies, Prefixes(producer.run, payloads), environment, engine)
+        seeds = await stack.enter_async_context(PayloadReader(connection, Topic.SEEDS))
+        prefixes, origins = Prefixes(producer.run, payloads), Origins(producer.run, seeds)
+        maker = Maker(producer, policies, prefixes, origins, environment, engine)
         return await Worker(takes, maker, concurrency, grace_s, stop).run()
 
 

@@ -19,6 +19,7 @@ from rolloutlog.contract.notices import read_cancelled
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.seeds import Ask, Seed, seed_cancelled_event
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, SeedKind, Status
 from rolloutlog.kafka.connection import connection_of
 from rolloutlog.kafka.writing import Writer
@@ -193,18 +194,46 @@ def test_a_resume_seed_brings_the_prefix(settings: Settings) -> None:
     async def body() -> None:
         async with RolloutProducer(settings) as producer:
             aborted = await producer.abort(sound("g").slot, sound("g").trajectory)
+        origin = seed_of("g", messages=[{"role": "user", "content": "2?"}])
+        await emit(settings, origin)
+        (event,) = await everything(settings, Topic.SEEDS)
         seed = Seed(
             id="resume", kind=SeedKind.RESUME, group="g", group_size=2, env="sums", asks=[Ask(member=0, attempt=2)],
-            origin_seed="seed-g", origin_offset=17, prefix=str(aborted.handle),
+            origin_seed="seed-g", origin_offset=event.offset, prefix=str(aborted.handle),
         )  # fmt: skip
         await emit(settings, seed)
         environment = Sums()
-        await work(settings, environment, 2)
-        (dispatch,) = environment.dispatched
+        await work(settings, environment, 4)
+        (dispatch,) = (one for one in environment.dispatched if one.ask.attempt == 2)
         assert dispatch.prefix == read_rollout(next(iter(await data(settings)))).trajectory
-        (completed,) = (event for event in await data(settings) if event.headers.status == "completed")
-        slot = read_rollout(completed).slot
-        assert (slot.attempt, slot.origin_seed, slot.origin_offset) == (2, "seed-g", 17)
+        assert (dispatch.seed.task, dispatch.seed.messages) == (origin.task, origin.messages), "the group's own"
+        rollouts = [read_rollout(event) for event in await data(settings)]
+        (made,) = (one for one in rollouts if one.slot.attempt == 2)
+        assert (made.status, made.slot.origin_seed, made.slot.origin_offset) == (Status.COMPLETED, "seed-g", 0)
+        record = made.trajectory.record
+        assert (record["task"], record["resumed_from"]) == (origin.task, str(aborted.handle))
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+def test_a_member_whose_task_is_gone_fails(settings: Settings) -> None:
+    """An environment is never asked to make something without being told what."""
+
+    async def body() -> None:
+        await emit(
+            settings,
+            Seed(
+                id="again", kind=SeedKind.REROLL, group="g", group_size=2, env="sums", asks=[Ask(member=1, attempt=2)],
+                origin_seed="seed-g", origin_offset=17,
+            ),
+        )  # fmt: skip
+        environment = Sums()
+        assert await work(settings, environment, 1) == {"failed": 1}
+        assert not environment.dispatched
+        (rollout,) = [read_rollout(event) for event in await data(settings)]
+        (error,) = rollout.trajectory.record["errors"]
+        assert error["type"] == "NotFound"
 
     asyncio.run(body())
 
