@@ -1,6 +1,7 @@
-"""A recorded run as large as a test needs it: copies of a recorded task, each with ids of its own.
+"""A recorded run as large as a test needs it: copies of a recorded group, each with ids of its own.
 
-Guarantees: every copy is one group of two members with different answers, as recorded. Leaves out: other eras.
+Guarantees: every copy is a group of two members of which one was right, so that it can be trained; its second turn
+follows a tool result, so that it can be a source. Leaves out: other eras.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ def write_run(folder: Path, groups: int, name: str) -> int:
 
 
 def renamed(episode: dict[str, Any], group: str, member: int) -> dict[str, Any]:
-    """The episode under other ids of run, group and trace."""
-    traces = [trace | {"id": id_of("copy", group, member, place)} for place, trace in enumerate(episode["traces"])]
+    """The episode under other ids of group, episode and trace; the second member's answer was wrong."""
+    rewards = {"correct": {"score": 1.0 - member, "weight": 1.0}}
+    traces = [
+        trace | {"id": id_of("copy", group, member, place), "rewards": rewards}
+        for place, trace in enumerate(episode["traces"])
+    ]
     return episode | {"id": id_of("copy", group, member), "group": {"id": group}, "traces": traces}
