@@ -8,7 +8,6 @@ as fast as the general reader. Leaves out: every other header (`arrays` reads th
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from rolloutlog.contract.arrays import LENGTH_BYTES, framed
 
@@ -25,19 +24,15 @@ EXTENTS = ("token_ids", "logprobs", "segments", "nodes", "record")
 """Columns whose first extents are the five sizes; `mask` is as long as `token_ids`."""
 
 
-class Layout(NamedTuple):
-    """Where the columns lie in a value: their sizes, where the body starts, and where each column ends in it."""
+Ends = tuple[int, int, int, int, int, int]
+"""Where each of the six columns ends in the body, in bytes, in the order of the header."""
 
-    tokens: int
-    sampled: int
-    segments: int
-    nodes: int
-    start: int
-    ends: tuple[int, int, int, int, int, int]
+Layout = tuple[int, int, int, int, int, Ends]
+"""Tokens, sampled tokens, segments and nodes of a value, where its body starts, and where the columns end in it."""
 
 
-def write_head(tokens: int, sampled: int, segments: int, nodes: int, record: int) -> tuple[bytes, Layout]:
-    """The head of a value with columns of those extents (`record` in bytes), and its layout."""
+def write_head(tokens: int, sampled: int, segments: int, nodes: int, record: int) -> tuple[bytes, Ends]:
+    """The head of a value with columns of those extents (`record` in bytes), and where they end."""
     a = 4 * tokens
     b = a + 4 * sampled
     c = b + 12 * segments
@@ -45,8 +40,7 @@ def write_head(tokens: int, sampled: int, segments: int, nodes: int, record: int
     e = d + tokens
     f = e + record
     header = _HEADER % (tokens, a, sampled, a, b, segments, b, c, nodes, c, d, tokens, d, e, record, e, f)
-    head = framed(header)
-    return head, Layout(tokens, sampled, segments, nodes, len(head), (a, b, c, d, e, f))
+    return framed(header), (a, b, c, d, e, f)
 
 
 def find(value: bytes) -> Layout | None:
@@ -55,5 +49,8 @@ def find(value: bytes) -> Layout | None:
     if match is None:
         return None
     tokens, sampled, segments, nodes, _, record = map(int, match.groups())
-    head, layout = write_head(tokens, sampled, segments, nodes, record)
-    return layout if value.startswith(head) and len(value) == layout.start + layout.ends[-1] else None
+    head, ends = write_head(tokens, sampled, segments, nodes, record)
+    start = len(head)
+    if not value.startswith(head) or len(value) != start + ends[-1]:
+        return None
+    return tokens, sampled, segments, nodes, start, ends
