@@ -12,13 +12,12 @@ from typing import Any
 
 from rolloutlog.buffer.rows import StateRow, decode
 from rolloutlog.consumers.shard_view import shard_views
-from rolloutlog.contract.policies import History
-from rolloutlog.contract.policy_events import fold
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.ends import Ends, Place, ends
+from rolloutlog.kafka.policy_history import read_history
 from rolloutlog.kafka.reading import read_to_end
 from rolloutlog.kafka.run_record import read_run
 
@@ -28,7 +27,7 @@ async def status(settings: Settings) -> dict[str, Any]:
     connection = await connect(settings)
     run = await read_run(connection)
     known = await ends(connection, list(Topic))
-    history = await _history(connection)
+    history = await read_history(connection, allow_open=True)
     groups: Counter[str] = Counter()
     skips: Counter[str] = Counter()
     candidates = 0
@@ -49,14 +48,6 @@ async def status(settings: Settings) -> dict[str, Any]:
         "seeds": await _seeds(connection, run.partitions),
         "skips": dict(sorted(skips.items())),
     }
-
-
-async def _history(connection: Connection) -> History:
-    history = History()
-    async for events in read_to_end(connection, Topic.POLICY_VERSIONS, 0, allow_open=True):
-        for event in events:
-            fold(history, event)
-    return history
 
 
 def _topics(known: Mapping[Place, Ends]) -> list[dict[str, Any]]:

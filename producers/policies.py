@@ -15,12 +15,10 @@ from typing import Self
 from rolloutlog.contract.errors import InvalidRecord, NotOpen, UnknownPolicy
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.policies import Fork, History, Policy
-from rolloutlog.contract.policy_events import fold, policy_published, timeline_started
+from rolloutlog.contract.policy_events import policy_published, timeline_started
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.kafka.policy_history import read_history
 from rolloutlog.kafka.writing import TransactionalWriter
 from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.run import Run, join
@@ -116,12 +114,3 @@ class PolicyPublisher:
         if self._run is None:
             raise NotOpen("this publisher isn't open")
         return self._run
-
-
-async def read_history(connection: Connection) -> History:
-    """All that was ever published. Raises OpenTransaction, BrokerUnreachable."""
-    history = History()
-    async for events in read_to_end(connection, Topic.POLICY_VERSIONS, 0):
-        for event in events:
-            fold(history, event)
-    return history

@@ -12,10 +12,11 @@ from rolloutlog.contract.policy_events import policy_imported
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import connection_of
+from rolloutlog.kafka.policy_history import read_history
 from rolloutlog.kafka.writing import Writer
 from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.follower import PolicyFollower
-from rolloutlog.producers.policies import PolicyPublisher, read_history
+from rolloutlog.producers.policies import PolicyPublisher
 from tests.producers.log import everything
 
 pytestmark = pytest.mark.broker
