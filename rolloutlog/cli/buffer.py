@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from rolloutlog.cli.config import with_broker
-from rolloutlog.cli.options import with_settings
-from rolloutlog.cli.output import note
+from rolloutlog.cli.options import AsJson, with_settings
+from rolloutlog.cli.output import facts, note, print_json
 from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="The buffer: folds rollouts, emits derived seeds.")
@@ -28,9 +28,14 @@ def _buffer() -> None:
 def run(
     settings: Settings,
     drain: Annotated[bool, typer.Option("--drain", help="End when everything on the log is read.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fold the log and emit seeds, exactly once per partition; start as many as there are partitions."""
     from rolloutlog.consumers.buffer_service import run_buffer
 
     note(f"buffer of {settings.namespace}: reading" + (" to the end" if drain else "; SIGTERM or Ctrl-C ends it"))
-    asyncio.run(run_buffer(with_broker(settings), drain=drain))
+    done = asyncio.run(run_buffer(with_broker(settings), drain=drain)).totals
+    if as_json:
+        print_json({"events": done.events, "transactions": done.commits})
+    else:
+        facts.print(f"{done.events} events folded in {done.commits} transactions")
