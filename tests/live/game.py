@@ -1,7 +1,7 @@
 """A small game that needs no model: tokens come from a seeded generator, tools answer at once.
 
 A rollout is a question, a tool call, and the tool's result, so each is a source of *continue*. The task's `act` says
-what else happens: hang (the first attempt never ends), pause (the first attempt of member 0 hands over its prefix),
+what else happens: hang (the first attempt never ends), slow (it takes some seconds), pause (the first attempt of member 0 hands over its prefix),
 stuck (member 0 does so every time), break (member 0 fails), old (the first attempt was sampled by version 0), refuse
 (it can't stand at an anchor of it). Whatever it is asked, it must know its task: a seed without one is an error.
 """
@@ -21,7 +21,7 @@ from rolloutlog.producers.engine import Engine, Sample
 from rolloutlog.producers.environment import Dispatch, Paused, Refused
 
 ENV = "game"
-SECONDS = 0.05
+SECONDS, LONG = 0.05, 6.0
 
 
 class Dice:
@@ -57,6 +57,8 @@ class Game:
             raise Refused("the table is gone")
         if act == "hang" and first:
             await asyncio.sleep(3600)
+        if act == "slow":
+            await asyncio.sleep(LONG)
         if act == "break" and one:
             raise RuntimeError("the dice fell off the table")
         policy = Policy(0, 0) if act == "old" and first else dispatch.policy

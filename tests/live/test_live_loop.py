@@ -209,7 +209,7 @@ def test_whatever_is_killed_the_loop_closes(seed: int, shell: Shell, tmp_path: P
     """SIGKILL of buffers, workers and the trainer at moments that the seed chooses; each is started again."""
     settings, chance = shell.settings, random.Random(seed)
     names = ("buffer 1", "buffer 2", "worker 1", "worker 2", "trainer")
-    acts = ("", "", "", "pause", "hang", "stuck", "refuse", "break", "old")
+    acts = ("", "", "", "pause", "slow", "stuck", "refuse", "break", "old")
 
     async def body() -> Account:
         with Troupe(settings, tmp_path) as troupe:
