@@ -40,7 +40,7 @@ def identify(glance: Glance, origin: Origin) -> Identity:
 def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     """The chat as a rollout. Raises Rejected."""
     prompt, completion = messages(line.pop("prompt"), "user"), messages(line.pop("completion"), "assistant")
-    graph, path = Graph(), Path()
+    graph, path = Graph(None), Path()
     for step in items(line, "trajectory"):
         path.add(step, messages(step.pop("prompt"), "user"), messages(step.pop("completion"), "assistant"))
     path.close(prompt, completion)
@@ -49,7 +49,7 @@ def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     good = not record["errors"] and line.get("is_completed", True) and record["reward"] is not None and completion
     name = line.get("task")
     return Recorded(
-        trajectory=graph.trajectory(record, None),
+        trajectory=graph.trajectory(record),
         status=Status.COMPLETED if good else Status.FAILED,
         env=origin.env or (name if isinstance(name, str) else None) or None,
         step=origin.written_step,

@@ -81,7 +81,7 @@ def _take_marks(traces: list[Json]) -> Json:
 
 def _forest(line: Json, traces: list[Json], span: Span | None, notes: Json) -> tuple[Trajectory, Status]:
     """Columns of all traces, and how the episode ended. Late facts of their nodes go to `notes`."""
-    graph, agents, statuses = Graph(), list[Json](), list[Status]()
+    graph, agents, statuses = Graph(span.start if span else None), list[Json](), list[Status]()
     for index, trace in enumerate(traces):
         reward = reward_of(trace)
         statuses.append(status_of(trace, reward))
@@ -94,7 +94,7 @@ def _forest(line: Json, traces: list[Json], span: Span | None, notes: Json) -> t
     record = _record(line, traces, agents)
     record["grain"] = Grain.NONE if span is None else Grain.EPISODE
     good = bool(traces) and line.get("ok", True) and all(status is Status.COMPLETED for status in statuses)
-    trajectory = graph.trajectory(record, span.start if span else None, rounds=rounds)
+    trajectory = graph.trajectory(record, rounds=rounds)
     return trajectory, Status.COMPLETED if good else Status.FAILED
 
 

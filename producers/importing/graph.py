@@ -18,7 +18,7 @@ import orjson
 
 from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.graph import NO_PARENT
-from rolloutlog.contract.trajectory import AGENT, NODE_COLUMNS, PARENT, SAMPLED, SEGMENTS, TOKENS, Column, Trajectory
+from rolloutlog.contract.trajectory import NODE_COLUMNS, SEGMENTS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.foreign import Json
 
@@ -34,17 +34,19 @@ UNSAID = 2
 class Graph:
     """Nodes of the traces of one episode, in order: a forest whose trees belong to agents."""
 
-    __slots__ = ("_content", "_logprobs", "_mask", "_rows", "_token_ids", "facts", "late")
+    __slots__ = ("_content", "_logprobs", "_mask", "_rows", "_token_ids", "_version", "facts", "late")
 
-    def __init__(self) -> None:
+    def __init__(self, version: int | None) -> None:
+        """`version` of the policy that sampled them, on timeline 0: one segment for each node with sampled tokens."""
+        self._version = version
         self.facts: list[Json] = []
         self.late: dict[str, list[float | None]] = {}
         """Late facts by name, one entry per response token; None where a node has none."""
-        self._rows: list[npt.NDArray[np.int32]] = []
+        self._rows: list[tuple[int, int, int, int, int]] = []
         self._token_ids: list[int] = []
         self._logprobs: list[float] = []
-        self._mask: list[int] = []
-        self._content: list[int] = []
+        self._mask: list[bytes] = []
+        self._content: list[bytes] = []
 
     def add(self, nodes: list[Json], agent: int = 0) -> int:
         """Take the nodes of one trace, which lose their arrays; returns the index of the first. Raises Rejected."""
@@ -54,42 +56,57 @@ class Graph:
         counts = _lengths(tokens, masks, contents)
         sampled = list(map(len, logprobs))
         self._take_late(nodes, masks, sampled)
-        self._rows.append(_rows(nodes, base, counts, sampled, agent))
+        self._rows += self._rows_of(nodes, base, counts, sampled, agent)
         self._token_ids += chain.from_iterable(tokens)
-        self._mask += chain.from_iterable(masks)
-        self._content += chain.from_iterable(contents)
+        self._mask += map(bytes, masks)
+        self._content += map(bytes, contents)
         self._logprobs += chain.from_iterable(logprobs)
         self.facts += nodes
         if base:
             _shift_links(nodes, base)
         return base
 
-    def trajectory(self, record: Json, version: int | None, *, rounds: bool = False) -> Trajectory:
-        """Columns and record; each node with sampled tokens gets one segment of policy (0, `version`), if known.
+    def trajectory(self, record: Json, *, rounds: bool = False) -> Trajectory:
+        """Columns and record. `rounds`: the producer is one that rounds log-probs; that it did is seen in them.
 
-        `rounds`: the producer is one that rounds log-probs; that it did is seen in them. Raises Rejected.
+        Raises Rejected.
         """
-        rows = np.concatenate(self._rows) if self._rows else np.empty((0, NODE_COLUMNS), np.int32)
-        segments = np.empty((0, 3), np.int32)
-        if version is not None:
-            rows[:, SEGMENTS] = rows[:, SAMPLED] > 0
-            segments = np.zeros((int(rows[:, SEGMENTS].sum()), 3), np.int32)
-            segments[:, 1] = version
         logprobs = _packed("d", self._logprobs)
-        if rounds and len(logprobs) and np.array_equal(np.round(logprobs, DECIMALS), logprobs):
+        if rounds and len(logprobs) and (np.round(logprobs, DECIMALS) == logprobs).all():
             record["logprob_precision"] = PRECISION
         record["nodes"] = self.facts
-        content = np.frombuffer(bytes(self._content), np.uint8)
+        rows = np.array(self._rows, np.int32).reshape(-1, NODE_COLUMNS)
+        segments = np.zeros((sum(row[SEGMENTS] for row in self._rows), 3), np.int32)
+        segments[:, 1] = self._version or 0
+        content = b"".join(self._content)
+        is_said = content.count(UNSAID) < len(content)
         return Trajectory(
             record_text=orjson.dumps(record),
             token_ids=_packed("i", self._token_ids),
             logprobs=logprobs.astype(np.float32),
-            mask=np.frombuffer(bytes(self._mask), np.uint8),
+            mask=np.frombuffer(b"".join(self._mask), np.uint8),
             segments=segments,
             nodes=rows,
-            columns={"is_content": Column(content, "token")} if _is_said(content) else None,
+            columns={"is_content": Column(np.frombuffer(content, np.uint8), "token")} if is_said else None,
             record=record,
         )
+
+    def _rows_of(
+        self, nodes: list[Json], base: int, counts: list[int], sampled: list[int], agent: int
+    ) -> list[tuple[int, int, int, int, int]]:
+        """Rows of the table of nodes. Raises Rejected(parent)."""
+        rows: list[tuple[int, int, int, int, int]] = []
+        for index, node in enumerate(nodes):
+            parent = node.pop("parent", None)
+            if parent is None:
+                parent = NO_PARENT
+            elif 0 <= parent < index:
+                parent += base
+            else:
+                raise Rejected(RejectReason.PARENT, f"node {index} has parent {parent}")
+            segments = int(self._version is not None and sampled[index] > 0)
+            rows.append((parent, counts[index], sampled[index], segments, agent))
+        return rows
 
     def _take_late(self, nodes: list[Json], masks: list[Any], sampled: list[int]) -> None:
         at = len(self._logprobs)
@@ -123,7 +140,7 @@ def _lengths(tokens: list[Any], masks: list[Any], contents: list[Any]) -> list[i
     if counts != list(map(len, masks)):
         raise _unequal("mask", counts, masks)
     if counts != list(map(len, contents)):
-        contents[:] = [part or [UNSAID] * count for part, count in zip(contents, counts, strict=True)]
+        contents[:] = [part or bytes([UNSAID]) * count for part, count in zip(contents, counts, strict=True)]
         if counts != list(map(len, contents)):
             raise _unequal("is_content", counts, contents)
     return counts
@@ -133,23 +150,6 @@ def _unequal(name: str, counts: list[int], arrays: list[Any]) -> Rejected:
     node = next(i for i, (count, values) in enumerate(zip(counts, arrays, strict=True)) if count != len(values))
     said = f"node {node}: {counts[node]} token ids, but {name} has {len(arrays[node])} entries"
     return Rejected(RejectReason.LENGTHS, said)
-
-
-def _rows(nodes: list[Json], base: int, counts: list[int], sampled: list[int], agent: int) -> npt.NDArray[np.int32]:
-    parents = [node.pop("parent", None) for node in nodes]
-    rows = np.zeros((len(nodes), NODE_COLUMNS), np.int32)
-    rows[:, PARENT] = [NO_PARENT if parent is None else parent for parent in parents]
-    bad = (rows[:, PARENT] < NO_PARENT) | (rows[:, PARENT] >= np.arange(len(nodes)))
-    if bad.any():
-        node = int(bad.argmax())
-        raise Rejected(RejectReason.PARENT, f"node {node} has parent {parents[node]}")
-    rows[:, PARENT] += (rows[:, PARENT] != NO_PARENT) * base
-    rows[:, TOKENS], rows[:, SAMPLED], rows[:, AGENT] = counts, sampled, agent
-    return rows
-
-
-def _is_said(content: npt.NDArray[np.uint8]) -> bool:
-    return bool((content != UNSAID).any())
 
 
 def _shift_links(nodes: list[Json], base: int) -> None:

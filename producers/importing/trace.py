@@ -7,6 +7,7 @@ which differs by era.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, cast
 
 from rolloutlog.contract.vocabulary import Grain, SeedKind, Status
@@ -30,14 +31,14 @@ def read_bare(
     reward = reward_of(line)
     status, lineage = status_of(line, reward), take_lineage(line)
     say_sampling(line)
-    graph = Graph()
+    graph = Graph(version)
     graph.add(line.pop("nodes"))
     notes = origin.trained | take_advantage(line) | graph.late
     record = {**line, "reward": reward, "grain": Grain.NONE if version is None else Grain.EPISODE}
     if "trainable" in part(line, "agent"):
         record["agents"] = [agent_of(line, reward, 0)]
     return Recorded(
-        trajectory=graph.trajectory(record, version, rounds=rounds_logprobs(line)),
+        trajectory=graph.trajectory(record, rounds=rounds_logprobs(line)),
         status=status,
         env=env,
         policy=None if version is None else Span(version, version),
@@ -85,8 +86,12 @@ def status_of(trace: Json, reward: float | None) -> Status:
 
 def rounds_logprobs(trace: Json) -> bool:
     """True for a producer that writes log-probs with 4 decimals unless told otherwise."""
-    numbers = re.findall(r"\d+", str(part(trace, "verifiers").get("version")))
-    return tuple(int(number) for number in numbers[:2]) >= _ROUNDING_VERSION
+    return _rounds(str(part(trace, "verifiers").get("version")))
+
+
+@lru_cache(maxsize=64)
+def _rounds(version: str) -> bool:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2]) >= _ROUNDING_VERSION
 
 
 def say_sampling(trace: Json) -> None:
