@@ -20,6 +20,7 @@ from rolloutlog.buffer.rows import (
     SeedCancelRow,
     SeedRow,
     TakeRow,
+    encode,
 )
 from rolloutlog.buffer.selection import needs_container, unfit
 from rolloutlog.contract.checks import read_headers, read_rollout
@@ -33,6 +34,10 @@ from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import EventType, RejectReason, Status
 
+MAX_ROW = 40 * 1024
+MAX_ANCHORS = 2048
+"""Bytes of a row, and anchors in a rollout's: with its texts it stays below the least limit that a topic may have."""
+
 
 class Body(NamedTuple):
     """What a claim stands for."""
@@ -43,6 +48,23 @@ class Body(NamedTuple):
 
 def row_of(event: Event, partitions: int, body: Body | Rejected | None = None) -> Row:
     """The row of an event. `body` is what its claim stands for, or why that can't be had. Raises Rejected."""
+    row = _row(event, partitions, body)
+    if not isinstance(row, RolloutRow):  # whose size is bounded by its texts and anchors
+        _check_row(row)
+    return row
+
+
+def _check_row(row: Row) -> None:
+    """Refuse what would be too much for a row, before it can hold up a transaction. Raises Rejected."""
+    try:
+        size = len(encode(row))
+    except TypeError as error:
+        raise Rejected(RejectReason.SHAPE, f"a number is out of range: {error}") from error
+    if size > MAX_ROW:
+        raise Rejected(RejectReason.SHAPE, f"its facts take {size} bytes; a row of the index holds {MAX_ROW}")
+
+
+def _row(event: Event, partitions: int, body: Body | Rejected | None) -> Row:
     kind = read_headers(event, partitions)
     if isinstance(body, Rejected):
         raise body
@@ -72,6 +94,7 @@ def _rollout(event: Event, body: Body | None) -> RolloutRow:
     reason = unfit(rollout)
     raw = (event.value or b"") if body is None else body.value
     oldest, newest = trajectory.policy_span or (None, None)
+    anchors = [] if reason else all_anchors(trajectory)[-MAX_ANCHORS:]
     return RolloutRow(
         offset=event.offset, size=event.handle.size, timestamp=event.timestamp, group=slot.group,
         group_size=slot.group_size, needed=slot.needed, member=slot.member, attempt=slot.attempt, status=rollout.status,
@@ -79,7 +102,7 @@ def _rollout(event: Event, body: Body | None) -> RolloutRow:
         tokens=len(trajectory.token_ids), sampled=trajectory.response_tokens, turns=sum(trajectory.sampled_nodes),
         oldest=oldest, newest=newest, origin=slot.origin_seed, origin_offset=slot.origin_offset, source=slot.source_id,
         env=slot.env, derivation=slot.derivation, depth=slot.depth or 0, stop=_short(record.get("stop_condition")),
-        container=needs_container(record), unfit=reason or "", packed=b"" if reason else pack(all_anchors(trajectory)),
+        container=needs_container(record), unfit=reason or "", packed=pack(anchors),
     )  # fmt: skip
 
 

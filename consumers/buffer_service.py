@@ -34,7 +34,7 @@ async def run_buffer(
     connection = await connect(settings)
     await agree(connection, settings)
     blobs = BlobStore(settings.blobs) if settings.blobs else None
-    async with PayloadReader(connection) as payloads:
+    async with PayloadReader(connection, cache_bytes=settings.buffer.cache_bytes) as payloads:
         loop = PartitionLoop(
             connection, lambda partition: BufferShard(partition, settings, payloads, blobs), options, blobs
         )

@@ -16,6 +16,9 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 
 NO_KEY = b"(none)"
+KEPT_HEADERS = 64
+KEPT_BYTES = 1024
+"""Headers of a dead letter, and bytes of each and of its key: however large a bad record is, its letter isn't."""
 RAW_BYTES = 16 * 1024
 """Longest line that is kept with its dead letter."""
 
@@ -29,8 +32,8 @@ def rejected_event(event: Event, rejected: Rejected, *, source: str, now: int) -
         "offset": handle.offset,
         "size": handle.size,
         "reason": rejected.reason,
-        "detail": rejected.detail,
-        "headers": {name: raw.decode("utf-8", "backslashreplace") for name, raw in event.headers.raw.items()},
+        "detail": rejected.detail[:KEPT_BYTES],
+        "headers": _kept(event),
         "digest": None if event.value is None else digest_of(event.value),
     }
     made = outgoing(
@@ -38,7 +41,13 @@ def rejected_event(event: Event, rejected: Rejected, *, source: str, now: int) -
         event_id=id_of("rejected", event.topic, handle.partition, handle.offset), subject=str(handle),
         headers={"reason": rejected.reason},
     )  # fmt: skip
-    return Outgoing(made.topic, event.key or NO_KEY, made.headers, made.value, None, now)
+    return Outgoing(made.topic, (event.key or NO_KEY)[:KEPT_BYTES], made.headers, made.value, None, now)
+
+
+def _kept(event: Event) -> dict[str, str]:
+    """The headers of a record as text, what is too much of them left out."""
+    first = list(event.headers.raw.items())[:KEPT_HEADERS]
+    return {name[:KEPT_BYTES]: raw[:KEPT_BYTES].decode("utf-8", "backslashreplace") for name, raw in first}
 
 
 def rejected_line(

@@ -25,7 +25,7 @@ RawHeaders = Iterable[tuple[str, bytes]]
 
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "content-type"
-MAX_TEXT = 4096
+MAX_TEXT = 1024
 """Longest text of a header, so that what repeats it (index rows, dead letters) stays small."""
 
 REMEMBERED = 256

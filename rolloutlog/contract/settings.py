@@ -118,7 +118,7 @@ class BufferSettings(Section):
     """Seconds that a worker holds a seed without renewing; then the seed is emitted again."""
     max_attempts: int = Field(default=3, ge=1)
     """Tries at one member, after which it is cancelled."""
-    cache_bytes: int = Field(default=64 * 1024 * 1024, ge=0)
+    cache_bytes: int = Field(default=8 * 1024 * 1024, ge=0)
     """Folded payloads kept for rendering, per shard."""
 
     @model_validator(mode="after")
