@@ -118,6 +118,9 @@ FACTS: dict[str, Fact] = {
 """Facts that readers look at; a record may say more."""
 
 
+_GRAINS = (None, *Grain)
+
+
 def _bad_fact(record: dict[str, Any]) -> str | None:
     if not _is_reward(record.get("reward")):
         return "`reward` is a finite number or null"
@@ -127,7 +130,7 @@ def _bad_fact(record: dict[str, Any]) -> str | None:
     for agent in cast("list[Any]", record.get("agents") or ()):
         if not isinstance(agent, dict) or not _is_reward(cast("dict[str, Any]", agent).get("reward")):
             return "`agents` holds objects, each with a finite `reward` or none"
-    if record.get("grain") not in (None, *Grain):
+    if record.get("grain") not in _GRAINS:
         return "`grain` is token, episode or none"
     return None
 

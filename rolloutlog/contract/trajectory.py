@@ -128,8 +128,8 @@ class Trajectory:
         """Oldest and newest policy of a sampled token; None without segments."""
         if not len(self.segments):
             return None
-        pairs = cast("list[list[int]]", self.segments[:, :2].tolist())
-        return Policy(*min(pairs)), Policy(*max(pairs))
+        rows = cast("list[list[int]]", self.segments.tolist())
+        return Policy(*min(rows)[:2]), Policy(*max(rows)[:2])
 
     @property
     def reward(self) -> float | None:
