@@ -20,11 +20,13 @@ from aiokafka.structs import RecordMetadata
 from bench.record import NOW, SOURCE, rollout
 from bench.report import Figure
 from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.contract import value
 from rolloutlog.contract.checks import read_headers, read_rollout
 from rolloutlog.contract.events import Event, Outgoing
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.soundness import check_trajectory
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.kafka.admin import create_topics
@@ -38,10 +40,12 @@ RECORDS = 2000
 GROUPS = 60
 ROUNDS = 7
 PARTITIONS = 6
-BARE, CODEC, OURS = "bare", "with codec", "ours"
+BARE, CODEC = "bare", "bare, with codec"
+OURS, DECODING, WHOLE = "RolloutProducer", "decoding", "decoding, with hash"
 
 Candidate = Callable[[], Awaitable[float]]
 """Seconds for `RECORDS` records."""
+Rates = dict[str, list[float]]
 
 
 def measure() -> list[Figure]:
@@ -60,29 +64,35 @@ async def _measure(servers: str) -> list[Figure]:
     rollouts = [rollout(f"{number % GROUPS:032x}", number // GROUPS % 8) for number in range(RECORDS)]
     async with Sending(connection, settings, rollouts) as sending:
         produced = await _rounds({BARE: sending.bare, CODEC: sending.with_codec, OURS: sending.ours})
-    receiving = Receiving(connection)
-    consumed = await _rounds({BARE: receiving.bare, CODEC: receiving.with_codec, OURS: receiving.ours})
-    return [*_figures("producer", produced), *_figures("consumer", consumed)]
+    reading = Receiving(connection)
+    consumed = await _rounds(
+        {BARE: reading.bare, CODEC: reading.with_codec, DECODING: reading.decoding, WHOLE: reading.whole}
+    )
+    return [
+        *_figures("producer", produced, [(OURS, BARE, ">= 0.5"), (OURS, CODEC, ">= 0.9")]),
+        *_figures("consumer", consumed, [(DECODING, BARE, ">= 0.5"), (WHOLE, CODEC, ">= 0.9"), (WHOLE, BARE, "")]),
+    ]
 
 
-async def _rounds(candidates: dict[str, Candidate]) -> dict[str, list[float]]:
-    """Rates of each candidate, round by round; the first round warms up and isn't counted."""
-    rates: dict[str, list[float]] = {name: [] for name in candidates}
+async def _rounds(candidates: dict[str, Candidate]) -> Rates:
+    """Rates of each candidate, round by round, in turning order; the first round warms up and isn't counted."""
+    rates: Rates = {name: [] for name in candidates}
+    names = list(candidates)
     for number in range(ROUNDS + 1):
-        for name, candidate in candidates.items():
-            rate = RECORDS / await candidate()
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            rate = RECORDS / await candidates[name]()
             if number:
                 rates[name].append(rate)
     return rates
 
 
-def _figures(bench: str, rates: dict[str, list[float]]) -> Iterable[Figure]:
+def _figures(bench: str, rates: Rates, compared: Sequence[tuple[str, str, str]]) -> Iterable[Figure]:
     for name in (BARE, CODEC):
         yield Figure(bench=bench, name=name, value=median(rates[name]), unit="records/s")
-    for against, target in ((BARE, ">= 0.5"), (CODEC, ">= 0.9")):
-        ratio = median(ours / theirs for ours, theirs in zip(rates[OURS], rates[against], strict=True))
+    for name, against, target in compared:
+        ratio = median(ours / theirs for ours, theirs in zip(rates[name], rates[against], strict=True))
         yield Figure(
-            bench=bench, name=OURS, value=median(rates[OURS]), unit="records/s", target=target, ratio=ratio,
+            bench=bench, name=name, value=median(rates[name]), unit="records/s", target=target, ratio=ratio,
             against=against,
         )  # fmt: skip
 
@@ -146,18 +156,25 @@ class Receiving:
 
     async def with_codec(self) -> float:
         """The same, each record decoded, checked and hashed."""
-        return await self._read(_decoded)
+        return await self._read(_by_hand)
 
-    async def ours(self) -> float:
-        """`Tail` with typed headers, then the readers' checks."""
+    async def decoding(self) -> float:
+        """`Tail`, headers, columns, and the check of both."""
+        return await self._tail(_decode)
+
+    async def whole(self) -> float:
+        """`Tail`, and all that a reader does before it believes a record: the hash as well, headers against value."""
+        return await self._tail(_believe)
+
+    async def _tail(self, use: Callable[[Event], object]) -> float:
         starts = {(Topic.ROLLOUTS, number): 0 for number in range(PARTITIONS)}
         async with Tail(self._connection, starts) as tail:
             start, left = perf_counter(), RECORDS
             while left > 0:
-                for event in await tail.poll(max_records=left):
-                    read_headers(event, PARTITIONS)
-                    read_rollout(event)
-                    left -= 1
+                events = await tail.poll(max_records=left)
+                for event in events:
+                    use(event)
+                left -= len(events)
             return perf_counter() - start
 
     async def _read(self, use: Callable[[ConsumerRecord], object]) -> float:
@@ -183,12 +200,21 @@ class Receiving:
             consumer.seek(place, 0)
 
 
-def _decoded(record: ConsumerRecord) -> Rollout:
-    """A record read by hand: no `Event` by name, no partition asked of its key."""
-    headers = Headers((name, raw) for name, raw in record.headers)
-    event = Event(Topic.ROLLOUTS, record.partition, record.offset, record.timestamp, record.key, headers, record.value)
-    read_headers(event)
-    return read_rollout(event)
+def _decode(event: Event) -> None:
+    read_headers(event, PARTITIONS)
+    check_trajectory(value.decode(event.value or b""))
+
+
+def _believe(event: Event) -> None:
+    read_headers(event, PARTITIONS)
+    read_rollout(event)
+
+
+def _by_hand(record: ConsumerRecord) -> None:
+    """The same as `_believe` on a record of aiokafka's, whose topic is known."""
+    headers = Headers(record.headers)
+    place = (Topic.ROLLOUTS, record.partition, record.offset, record.timestamp)
+    _believe(Event(*place, record.key, headers, record.value))
 
 
 def _fresh(rollout: Rollout) -> Rollout:
