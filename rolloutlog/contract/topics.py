@@ -65,7 +65,7 @@ TOPICS: dict[Topic, TopicSpec] = {
     for spec in (
         TopicSpec(
             Topic.ROLLOUTS, "group id", None, "delete",
-            ("workers", "importers", "buffer"), ("buffer", "trainer", "replay", "audit"),
+            ("workers", "importers", "buffer"), ("importers", "buffer", "trainer", "replay", "audit"),
             "every attempt of every rollout, takes, annotations and cancellations",
             (
                 T.SEED_TAKEN, T.ROLLOUT_COMPLETED, T.ROLLOUT_ABORTED,
@@ -95,7 +95,7 @@ TOPICS: dict[Topic, TopicSpec] = {
         ),
         TopicSpec(
             Topic.POLICY_VERSIONS, "run id", 1, "delete",
-            ("trainer", "importers"), ("workers", "feeder", "trainer", "audit"),
+            ("trainer", "importers"), ("workers", "importers", "feeder", "trainer", "audit"),
             "timelines, policies and checkpoints, in order",
             (T.TIMELINE_STARTED, T.POLICY_IMPORTED, T.POLICY_PUBLISHED, T.CHECKPOINT_SAVED),
         ),

@@ -22,8 +22,8 @@ EVERY_CONSUMER = "every consumer"
 PEOPLE = "people"
 
 ROLES = ("workers", "importers", "buffer", "feeder", "trainer", "replay", "audit", PEOPLE, OPERATOR)
-CONSUMERS = frozenset({"workers", "buffer", "trainer"})
-"""Roles that judge foreign records, so write dead letters."""
+CONSUMERS = frozenset({"workers", "importers", "buffer", "trainer"})
+"""Roles that judge foreign records or lines, so write dead letters."""
 GROUPS = {"workers": "workers", "buffer": "buffer"}
 TRANSACTIONS = {"buffer": "buffer.", "trainer": "trainer", "feeder": "feed.", "importers": "import.", OPERATOR: "run"}
 """Transactional ids below the namespace; one that ends in a dot is a prefix."""

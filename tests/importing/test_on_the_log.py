@@ -232,6 +232,18 @@ def test_a_namespace_with_a_trainer_is_refused(settings: Settings) -> None:
     assert events(settings) == []
 
 
+def test_a_line_of_100_megabytes(settings: Settings, lines_file: Write, tmp_path: Path) -> None:
+    """It is read in one piece, and its body goes to the store."""
+    line = orjson.loads((demo_run() / "rollouts/step_3/train/all/traces.jsonl").read_bytes().splitlines()[0])
+    line["traces"][0]["nodes"][3]["message"]["content"] = "x" * 100_000_000
+    stored = settings.model_copy(update={"blobs": str(tmp_path / "blobs")})
+    assert imported(stored, lines_file("traces.jsonl", orjson.dumps(line))).imported == 1
+    (event,) = events(settings)
+    assert event.headers.tokens == 552
+    (blob,) = [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
+    assert blob.stat().st_size > 100_000_000
+
+
 def test_a_line_above_the_limit_goes_through_the_claim_check(
     settings: Settings, lines_file: Write, tmp_path: Path
 ) -> None:
