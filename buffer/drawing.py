@@ -8,11 +8,13 @@ can't be had is void with all after it, and its number isn't used again. Leaves 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.candidates import Candidate, Source
 from rolloutlog.buffer.draws import allowed, pick, share
-from rolloutlog.buffer.fold import CandidateKey, Fold, key_of
+from rolloutlog.buffer.fold import Fold
+from rolloutlog.buffer.screening import CandidateKey, key_of
 from rolloutlog.contract.seeds import Draw
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -36,7 +38,7 @@ class Drawn:
 @dataclass(slots=True)
 class Drawing:
     """`queue` waits for payloads, oldest number first; `emitted` waits to be folded. Nothing is drawn before the moment
-    `not_before`, in seconds of the caller's clock."""
+    `not_before`, in seconds of the caller's clock; at so many changes of the fold, `dry_at`, no candidate was left."""
 
     settings: Settings
     digest: str
@@ -44,17 +46,31 @@ class Drawing:
     emitted: dict[int, CandidateKey] = field(default_factory=dict[int, CandidateKey])
     next_number: int = 0
     not_before: float = 0.0
+    dry_at: int = -1
 
     def draw(self, fold: Fold) -> None:
         """Draw as many as the bounds allow now."""
         count = self._allowed(fold)
+        if not count or fold.changes == self.dry_at:
+            return
+        in_flight = self._in_flight()
+        live = fold.live(in_flight)
         for _ in range(count):
-            live = fold.live(self._in_flight())
             if not live:
+                self.dry_at = fold.changes
                 return
-            self.queue.append(self._next(fold, live))
+            drawn = self._next(fold, live, in_flight)
+            in_flight[drawn.key] += 1
+            if drawn.earlier + 1 >= self._max_draws(drawn.candidate):
+                live.remove((drawn.source, drawn.candidate))
+            self.queue.append(drawn)
 
-    def _next(self, fold: Fold, live: list[tuple[Source, Candidate]]) -> Drawn:
+    def _max_draws(self, candidate: Candidate) -> int:
+        return next(s.max_draws for s in self.settings.buffer.derivations if s.name == candidate.derivation)
+
+    def _next(
+        self, fold: Fold, live: list[tuple[Source, Candidate]], in_flight: Mapping[CandidateKey, int]
+    ) -> Drawn:  # fmt: skip
         number = max(fold.next_draw, self.next_number)
         source, candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
         at = fold.next_offsets
@@ -63,7 +79,7 @@ class Drawing:
             settings=self.digest,
         )  # fmt: skip
         self.next_number = number + 1
-        return Drawn(draw, source, candidate, candidate.draws + self._in_flight()[key_of(source, candidate)])
+        return Drawn(draw, source, candidate, candidate.draws + in_flight.get(key_of(source, candidate), 0))
 
     def _allowed(self, fold: Fold) -> int:
         under_way = len(self.queue) + len(self.emitted)
@@ -87,7 +103,7 @@ class Drawing:
     def void(self, again_at: float) -> None:
         """The first of the queue can't be rendered: it and all after it are drawn anew later, with new numbers."""
         self.queue.clear()
-        self.not_before = again_at
+        self.not_before, self.dry_at = again_at, -1
 
     def folded(self, draw: Draw) -> None:
         """A seed was read back."""

@@ -6,13 +6,11 @@ prefixes, never of how they interleave. Leaves out: reading events (`indexing`),
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.candidates import Candidate, Mark, Pool, Source
 from rolloutlog.buffer.closed_group import ClosedGroup
-from rolloutlog.buffer.draws import pick_some
 from rolloutlog.buffer.member import Record
 from rolloutlog.buffer.membership import Disposition, End, Group
 from rolloutlog.buffer.open_group import REFUSED, OpenGroup, mark_of, shape_of
@@ -28,20 +26,10 @@ from rolloutlog.buffer.rows import (
     StateRow,
     TakeRow,
 )
-from rolloutlog.buffer.selection import Skip, anchors_for, in_band
-from rolloutlog.contract.ids import rollout_id
+from rolloutlog.buffer.screening import CandidateKey, Skips, key_of, may_be_drawn, offered
 from rolloutlog.contract.seeds import Seed
-from rolloutlog.contract.settings import BufferSettings, DerivationSettings
+from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.contract.vocabulary import AnchorKind
-
-CandidateKey = tuple[int, str, int]
-"""Offset of the source, derivation, node."""
-
-
-def key_of(source: Source, candidate: Candidate) -> CandidateKey:
-    """Which candidate of the partition that is."""
-    return source.row.offset, candidate.derivation, candidate.point.node
 
 
 @dataclass(slots=True)
@@ -59,7 +47,8 @@ class Fold:
     drawn: int = 0
     next_draw: int = 0
     index_end: int = field(default=0, compare=False)
-    skips: Counter[tuple[str, Skip]] = field(default_factory=Counter[tuple[str, Skip]], compare=False)
+    changes: int = field(default=0, compare=False)
+    skips: Skips = field(default_factory=Skips, compare=False)
     _resolved: int = 0
     _open_derived: int = 0
     _stale: set[str] = field(default_factory=set[str], compare=False)
@@ -76,6 +65,7 @@ class Fold:
         disposition = self._apply(row)
         if disposition is not Disposition.DUPLICATE:
             self._stale.add(row.group)
+            self.changes += 1
             opened = self.groups.get(row.group)
             if opened is not None and opened.kin.is_eval and opened.group.resolved:
                 self._close(row.group)  # it gets no final event (design 6)
@@ -172,9 +162,7 @@ class Fold:
         return Disposition.TAKEN
 
     def _add_source(self, row: RolloutRow, group: Group) -> None:
-        candidates = [
-            candidate for settings in self.settings.derivations for candidate in self._candidates(row, settings)
-        ]
+        candidates = offered(row, self.settings, self.skips)
         if not candidates:
             return
         notes = group.member(row.member).notes.get(row.attempt)
@@ -182,17 +170,6 @@ class Fold:
         if notes is not None:
             source.reward, source.notes = notes.facts.get("reward", row.reward), set(notes.ids)
         self.pool.add(source)
-
-    def _candidates(self, row: RolloutRow, settings: DerivationSettings) -> list[Candidate]:
-        """Candidates that one derivation finds in a record; skips are counted by reason."""
-        points = anchors_for(row, settings)
-        if isinstance(points, Skip):
-            self.skips[settings.name, points] += 1
-            return []
-        if settings.derive.anchor is AnchorKind.TOOL_CALL:  # a compaction always seeds every restart (item 12)
-            rollout = rollout_id(row.group, row.member)
-            points = pick_some(points, self.settings.salt, rollout, settings.derive.max_anchors)
-        return [Candidate(settings.name, point) for point in points]
 
     def _annotation(self, row: AnnotationRow) -> Disposition:
         closed = self.closed.get(row.group)
@@ -313,11 +290,11 @@ class Fold:
 
     def live(self, in_flight: Mapping[CandidateKey, int]) -> list[tuple[Source, Candidate]]:
         """Candidates that may be drawn now, in the order (offset, node); `in_flight` counts draws not folded yet."""
-        by_name = {settings.name: settings for settings in self.settings.derivations}
+        settings = {derivation.name: derivation for derivation in self.settings.derivations}
         return [
             (source, candidate)
             for source, candidate in self.pool
-            if not candidate.refused
-            and candidate.draws + in_flight.get(key_of(source, candidate), 0) < by_name[candidate.derivation].max_draws
-            and in_band(source.reward, by_name[candidate.derivation].select)
+            if may_be_drawn(
+                source, candidate, settings[candidate.derivation], in_flight.get(key_of(source, candidate), 0)
+            )
         ]

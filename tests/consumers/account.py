@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 import orjson
 
 from rolloutlog.buffer.draws import pick
-from rolloutlog.buffer.fold import CandidateKey, Fold, key_of
+from rolloutlog.buffer.fold import Fold
 from rolloutlog.buffer.indexing import Body
 from rolloutlog.buffer.rollout_row import RolloutRow
 from rolloutlog.buffer.rows import Row, StateRow, decode
+from rolloutlog.buffer.screening import CandidateKey, key_of
 from rolloutlog.buffer.shard import Shard
 from rolloutlog.consumers.bodies import body_of
 from rolloutlog.contract.events import Event

@@ -1,0 +1,57 @@
+"""Draws and bounds are functions of their arguments (design 6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rolloutlog.buffer.draws import allowed, pick, pick_some, share
+
+
+@given(st.integers(0, 500), st.integers(1, 64))
+def test_a_number_is_dealt_to_shards_by_largest_remainder(total: int, shards: int) -> None:
+    dealt = [share(total, shards, shard) for shard in range(shards)]
+    assert sum(dealt) == total
+    assert max(dealt) - min(dealt) <= 1
+
+
+@pytest.mark.parametrize(
+    ("ratio", "resolved", "drawn", "most_open", "open_now", "count"),
+    [
+        (1.0, 3, 0, 9, 0, 3), (0.5, 3, 0, 9, 0, 1), (0.5, 3, 1, 9, 0, 0), (1.0, 9, 0, 2, 1, 1), (0.0, 9, 0, 9, 0, 0),
+        (1.0, 1, 5, 9, 0, 0), (2.5, 3, 0, 99, 0, 7),
+    ],
+)  # fmt: skip
+def test_both_bounds_hold(
+    ratio: float, resolved: int, drawn: int, most_open: int, open_now: int, count: int
+) -> None:  # fmt: skip
+    """At most floor(ratio x resolved underived groups) are drawn at all, and so many may be open."""
+    said = allowed(ratio=ratio, resolved=resolved, drawn=drawn, most_open=most_open, open_now=open_now)
+    assert said == count
+
+
+def test_a_draw_is_the_same_everywhere_and_another_salt_or_partition_draws_otherwise() -> None:
+    live = list(range(1000))
+    assert pick(live, "0", 0, 7) == pick(list(range(1000)), "0", 0, 7)
+    others = {pick(live, salt, partition, 7) for salt in "01" for partition in range(3)}
+    assert len(others) > 3
+
+
+def test_draws_reach_every_candidate() -> None:
+    found = Counter(pick(range(8), "0", 0, number) for number in range(4000))
+    assert set(found) == set(range(8))
+    assert max(found.values()) < 1.25 * min(found.values())
+
+
+@given(st.lists(st.integers(), unique=True, max_size=30), st.none() | st.integers(1, 40), st.text(max_size=4))
+def test_anchors_of_a_source_are_drawn_without_repeats_and_kept_in_order(
+    points: list[int], most: int | None, rollout: str
+) -> None:
+    """Items 12, 64 and 66."""
+    drawn = pick_some(points, "salt", rollout, most)
+    assert drawn == [point for point in points if point in drawn]
+    assert len(drawn) == (len(points) if most is None else min(most, len(points)))
+    assert drawn == pick_some(points, "salt", rollout, most)

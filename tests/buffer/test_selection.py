@@ -1,0 +1,120 @@
+"""Which rollouts may be sources (reference prime_verifiers 7, 8, 13, 14, 21 to 26)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rolloutlog.buffer.indexing import row_of
+from rolloutlog.buffer.rollout_row import RolloutRow
+from rolloutlog.buffer.rows import Row, decode, encode
+from rolloutlog.buffer.selection import Skip, anchors_for, in_band
+from rolloutlog.contract.node import Node
+from rolloutlog.contract.settings import DerivationSettings, Selection
+from rolloutlog.contract.vocabulary import AnchorKind, Status
+from tests.buffer.partition_log import PartitionLog, settings_of
+from tests.buffer.recorded import say
+from tests.buffer.said import rollout, tool_turns
+
+
+def row(**facts: Any) -> RolloutRow:
+    """The row of one record."""
+    log = PartitionLog(settings_of())
+    log.append(rollout("a", **facts))
+    found: Row = decode(encode(row_of(next(iter(log.topics.values()))[0], 1)))
+    assert isinstance(found, RolloutRow)
+    return found
+
+
+def settings(anchor: AnchorKind = AnchorKind.TOOL_CALL, **select: Any) -> DerivationSettings:
+    derive = {"type": "continue", "anchor": anchor}
+    return DerivationSettings.model_validate({"name": "again", "derive": derive, "select": select})
+
+
+UNSAMPLED = tool_turns(1)
+for node in UNSAMPLED:
+    node.sampled = False
+
+
+@pytest.mark.parametrize(
+    ("facts", "skip"),
+    [
+        ({"kind": "eval"}, Skip.EVAL),
+        ({"nodes": []}, Skip.EMPTY),
+        ({"record": {"errors": [{"type": "SandboxError"}]}}, Skip.ERRORED),
+        ({"status": Status.ABORTED}, Skip.UNFINISHED),
+        ({"status": Status.FAILED}, Skip.UNFINISHED),
+        ({"nodes": UNSAMPLED}, Skip.UNSAMPLED),
+        ({"nodes": [Node(), Node(parent=0, sampled=True)]}, Skip.NO_MESSAGES),
+        ({"turns": 0}, Skip.NO_SEED),
+    ],
+)
+def test_what_can_never_be_a_source(facts: dict[str, Any], skip: Skip) -> None:
+    """Item 21; and 22, whose design let errored records seed."""
+    assert anchors_for(row(**facts), settings()) is skip
+
+
+@pytest.mark.parametrize("task", [{"image": "x"}, {"type": "T", "data": {"image": "x"}}])
+def test_container_tasks_only_if_allowed(task: dict[str, Any]) -> None:
+    """Item 8: in both forms of a task."""
+    contained = row(record={"task": task})
+    assert anchors_for(contained, settings()) is Skip.CONTAINER
+    assert [point.node for point in _points(contained, settings(allow_container=True))] == [3, 5]
+
+
+@pytest.mark.parametrize(
+    ("envs", "derivation", "expected"),
+    [
+        (None, None, None),
+        (None, "continue", Skip.REPLAYED),
+        (["sums"], None, None),
+        (["other"], None, Skip.FOREIGN),
+        (["sums"], "continue", Skip.REPLAYED),
+        (["sums/continue"], "continue", None),
+        (["sums/continue"], None, Skip.FOREIGN),
+        (["other/continue"], "continue", Skip.FOREIGN),
+    ],
+)
+def test_source_envs_name_an_environment_or_one_of_its_derivations(
+    envs: list[str] | None, derivation: str | None, expected: Skip | None
+) -> None:
+    """Item 7: unset means all but what is itself derived; a list means exactly these."""
+    found = anchors_for(row(derivation=derivation), settings(source_envs=envs))
+    assert found is expected if expected else isinstance(found, list)
+
+
+def test_overlong_contexts_are_skipped_by_anchor() -> None:
+    """Item 14: an early anchor may fit where a late one doesn't."""
+    first, second = row().anchors
+    assert _points(row(), settings(max_seed_tokens=first.tokens)) == [first]
+    assert _points(row(), settings(max_seed_tokens=second.tokens)) == [first, second]
+    assert anchors_for(row(), settings(max_seed_tokens=first.tokens - 1)) is Skip.OVERLONG
+
+
+def test_each_derivation_sees_its_own_kind_of_anchor() -> None:
+    nodes = [*tool_turns(1), say("user", "summary", 0), say("assistant", "on", 5)]
+    both = row(nodes=nodes)
+    assert [point.kind for point in both.anchors] == [AnchorKind.COMPACTION, AnchorKind.TOOL_CALL]
+    assert [point.node for point in _points(both, settings(AnchorKind.COMPACTION))] == [5]
+    assert [point.node for point in _points(both, settings(AnchorKind.TOOL_CALL))] == [3]
+
+
+@pytest.mark.parametrize(
+    ("reward", "low", "high", "fits"),
+    [
+        (0.5, None, None, True), (None, None, None, True), (0.5, 0.5, 0.5, True), (0.4, 0.5, None, False),
+        (0.6, None, 0.5, False), (None, 0.0, None, False), (None, None, 1.0, False),
+    ],
+)  # fmt: skip
+def test_the_reward_band_is_inclusive_and_a_pending_reward_is_in_none(
+    reward: float | None, low: float | None, high: float | None, fits: bool
+) -> None:
+    """Item 13."""
+    assert in_band(reward, Selection(min_source_reward=low, max_source_reward=high)) is fits
+
+
+def _points(found: RolloutRow, chosen: DerivationSettings) -> list[Any]:
+    points = anchors_for(found, chosen)
+    assert isinstance(points, list)
+    return points
