@@ -19,6 +19,9 @@ from rolloutlog.contract.seeds import Draw
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 
+MOST_QUEUED = 32
+"""Draws that wait for payloads at once: it bounds memory and the size of a transaction."""
+
 
 @dataclass(slots=True, frozen=True)
 class Drawn:
@@ -50,8 +53,8 @@ class Drawing:
 
     def draw(self, fold: Fold) -> None:
         """Draw as many as the bounds allow now."""
-        count = self._allowed(fold)
-        if not count or fold.changes == self.dry_at:
+        count = min(self._allowed(fold), MOST_QUEUED - len(self.queue))
+        if count <= 0 or fold.changes == self.dry_at:
             return
         in_flight = self._in_flight()
         live = fold.live(in_flight)

@@ -89,8 +89,10 @@ class Shard:
         self.fold.placed(row, offset)
 
     def read(self, event: Event, body: Body | Rejected | None = None, *, now: int, clock: float) -> None:
-        """Fold one event; `body` is what its claim stands for, or why that can't be had. Bad ones become dead
-        letters."""
+        """Fold one event; bad ones become dead letters.
+
+        `body` is what its claim stands for, or why that can't be had.
+        """
         try:
             row = row_of(event, self.settings.topics.partitions, body)
             self._fold(row, event, body, clock)
@@ -108,10 +110,8 @@ class Shard:
         self.rows.append(row)
         self._came_back(row)
         if isinstance(row, RolloutRow) and row.offset in self.fold.pool.sources:
-            value, kind = (
-                body if isinstance(body, Body) else (event.value or b"", event.headers.require(Headers.content_type))
-            )
-            self.cache.put(row.offset, value, kind)
+            carried = (event.value or b"", event.headers.require(Headers.content_type))
+            self.cache.put(row.offset, *(body if isinstance(body, Body) else carried))
 
     def _reject(self, event: Event, rejected: Rejected, now: int) -> None:
         self.dead.append(rejected_event(event, rejected, source=self.source, now=now))
@@ -156,7 +156,7 @@ class Shard:
         """Payloads that the draws under way need and that aren't cached."""
         known = self.cache.held.keys() | self.supplied.keys()
         rows = {drawn.source.row.offset: drawn.source.row for drawn in self.drawing.queue}
-        return [row.handle(self.fold.partition) for offset, row in rows.items() if offset not in known]
+        return sorted(row.handle(self.fold.partition) for offset, row in rows.items() if offset not in known)
 
     def supply(self, offset: int, trajectory: Trajectory | None) -> None:
         """A payload that was missing; None where it can't be had."""
@@ -181,7 +181,7 @@ class Shard:
         said = [record for seed, group in lost for record in self._make_again(group, now, seed)]
         said += [record for group in sorted(self.touched) for record in self._make_again(group, now)]
         self.touched.clear()
-        return said + [self._seed_event(seed, now) for seed in self._render(clock)]
+        return said + self._render(now, clock)
 
     def _make_again(self, group: str, now: int, lost_seed: str | None = None) -> list[Outgoing]:
         """Seeds for members that must be made again, or the end of a group that is out of attempts."""
@@ -209,21 +209,27 @@ class Shard:
             *(seed_cancelled_event(seed=seed, group=group.id, group_size=group.size, **said) for seed in asking),
         ]
 
-    def _render(self, clock: float) -> list[Seed]:
+    def _render(self, now: int, clock: float) -> list[Outgoing]:
         """Seeds of the draws whose payloads are here, in the order of their numbers."""
-        seeds: list[Seed] = []
+        said: list[Outgoing] = []
         while self.drawing.queue:
             drawn = self.drawing.queue[0]
             offset = drawn.source.row.offset
             trajectory = self.cache.get(offset) or self.supplied.get(offset)
-            if trajectory is None:
-                if offset in self.supplied:
-                    self.drawing.void(clock + self.settings.buffer.lease_s)
+            if trajectory is None and offset not in self.supplied:
                 break
-            seeds.append(self._derive(drawn, trajectory))
+            made = None if trajectory is None else self._seed_event(self._derive(drawn, trajectory), now)
+            if made is None or self._is_too_large(made):
+                self.drawing.void(clock + self.settings.buffer.lease_s)
+                break
+            said.append(made)
             self.drawing.left(drawn)
         self.supplied.clear()
-        return seeds
+        return said
+
+    def _is_too_large(self, made: Outgoing) -> bool:
+        """True for a seed that no topic takes and no blob store can hold."""
+        return self.settings.blobs is None and made.size > self.settings.topics.max_record_bytes
 
     def _derive(self, drawn: Drawn, trajectory: Trajectory) -> Seed:
         settings = next(s for s in self.settings.buffer.derivations if s.name == drawn.candidate.derivation)

@@ -12,10 +12,11 @@ from rolloutlog.contract.events import cancelled_event
 from rolloutlog.contract.finals import GroupFinal, final_event
 from rolloutlog.contract.ids import derived_seed_id, member_seed_id, rollout_id
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.seeds import seed_cancelled_event
+from rolloutlog.contract.seeds import Seed, seed_cancelled_event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
 from tests.buffer.partition_log import Owner, PartitionLog, group_id, restored, settings_of
+from tests.buffer.recorded import say
 from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, seed_id, taken
 
 
@@ -378,3 +379,44 @@ def _ended(group: str) -> Any:
 
 def _refused(group: str) -> Any:
     return cancelled_event(group=group, group_size=2, members=[0, 1], reason="refused", source="/tests", now=1)
+
+
+class TestPayloads:
+    def test_a_draw_whose_payload_is_not_cached_is_rendered_when_it_comes_and_keeps_its_offsets(self) -> None:
+        """Design 6: it keeps the `o` of its draw."""
+        log = log_of(*whole("a"), buffer={"ratio": 1.0, "cache_bytes": 0})
+        owner = Owner(log)
+        owner.read(Topic.ROLLOUTS)
+        owner.shard.draw(clock=0.0, caught_up=True)
+        (handle,) = owner.shard.missing()
+        assert not any(record.topic is Topic.SEEDS for record in owner.shard.say(now=1, clock=0.0))
+        log.append(*whole("b"))
+        owner.read(Topic.ROLLOUTS)
+        owner.shard.supply(handle.offset, log.trajectory(handle))
+        (made,) = [record for record in owner.shard.say(now=1, clock=0.0) if record.topic is Topic.SEEDS]
+        draw = Seed.decode(made.value).draw
+        assert draw
+        assert (draw.number, draw.rollouts) == (0, 2)
+
+    def test_a_draw_whose_payload_is_gone_is_void_and_its_number_is_not_used_again(self) -> None:
+        log = log_of(*whole("a"), buffer={"ratio": 1.0, "cache_bytes": 0})
+        owner = Owner(log)
+        owner.read(Topic.ROLLOUTS)
+        owner.shard.draw(clock=0.0, caught_up=True)
+        (handle,) = owner.shard.missing()
+        owner.shard.supply(handle.offset, None)
+        owner.flush()
+        assert log.seeds == []
+        owner.clock = 59.0
+        owner.settle()
+        assert log.seeds == [], "it isn't tried again at once"
+        owner.clock = 61.0
+        owner.settle()
+        assert [seed.draw and seed.draw.number for seed in log.seeds] == [1]
+
+    def test_a_seed_that_no_topic_takes_is_not_emitted(self) -> None:
+        long = [say("system", "s"), say("user", "x" * 70_000, 0), say("assistant", "", 1, calls="a")]
+        nodes = [*long, say("tool", "found", 2, answers="a"), say("assistant", "done", 3)]
+        log = log_of(*whole("a", nodes=nodes), topics={"max_message_bytes": 65536})
+        Owner(log).settle()
+        assert log.seeds == []
