@@ -40,5 +40,6 @@ def anchor_points(trajectory: Trajectory, *kinds: AnchorKind) -> list[AnchorPoin
     talk = Conversation(trajectory)
     if not talk.has_messages:
         return []
-    tokens = talk.context_tokens
-    return [AnchorPoint(kind, node, tokens[node]) for kind in kinds for node in FINDERS[kind](talk)]
+    found = [(kind, node) for kind in kinds for node in FINDERS[kind](talk)]
+    tokens = talk.context_tokens if found else []
+    return [AnchorPoint(kind, node, tokens[node]) for kind, node in found]
