@@ -14,11 +14,11 @@ from rolloutlog.contract.errors import OpenTransaction, RunMismatch
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.headers import HeaderError, Headers
 from rolloutlog.contract.policies import History
-from rolloutlog.contract.policy_events import fold
 from rolloutlog.contract.provenance import STATUS_OF
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, Status
 from rolloutlog.kafka.connection import TRANSACTION_TIMEOUT_MS, Connection
+from rolloutlog.kafka.policy_history import learn
 from rolloutlog.kafka.reading import partition_counts, read_to_end
 from rolloutlog.producers.importing.recorded import trace_key
 
@@ -99,7 +99,7 @@ async def read_policies(connection: Connection) -> History:
     """What `policy-versions` says. Raises RunMismatch where a trainer has started: its timelines aren't a source's."""
     history = History()
     async for event in _events(connection, Topic.POLICY_VERSIONS, 0):
-        fold(history, event)
+        learn(history, event)
     if history.started:
         raise RunMismatch(
             f"a trainer has started in {connection.names.namespace}: recorded policies would mix with its own",

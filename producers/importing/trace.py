@@ -108,7 +108,8 @@ def take_lineage(trace: Json) -> Lineage | None:
     task = part(trace, "task")
     data = part(task, "data") if isinstance(task.get("data"), dict) else task
     if isinstance(data.get("source_task"), dict) and data.get("source_id"):
-        trace["replay_task"] = {key: value for key, value in data.items() if key != "source_task"}
+        outer = {key: value for key, value in data.items() if key != "source_task"}
+        trace["replay_task"] = outer if data is task else {**task, "data": outer}
         trace["task"] = _innermost(data)
         derivation = str(data.get("kind") or task.get("type") or "replay")
         return Lineage(derivation, _seed_kind(derivation), str(data["source_id"]))

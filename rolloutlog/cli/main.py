@@ -26,6 +26,7 @@ from rolloutlog.cli import (
     doctor,
     importing,
     look,
+    replay,
     seeds,
     status,
     topics,
@@ -56,6 +57,7 @@ app.command()(demo.demo)
 app.add_typer(broker.app, name="broker")
 app.add_typer(topics.app, name="topics")
 app.command("import")(importing.import_)
+app.command()(replay.replay)
 app.command()(audit.audit)
 app.add_typer(worker.app, name="worker")
 app.add_typer(buffer.app, name="buffer")

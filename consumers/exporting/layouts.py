@@ -1,0 +1,122 @@
+"""Where each rollout goes, in the layouts that other tools read.
+
+Guarantees: a file is opened when its first line comes, and few stay open; spans of an index are of the file as it is
+written. Leaves out: what a line says (`episodes`, `july`, `tables`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from rolloutlog.consumers.exporting.episodes import episode_of
+from rolloutlog.consumers.exporting.july import record_of, row_of
+from rolloutlog.consumers.exporting.standing import Standing
+from rolloutlog.consumers.exporting.tables import ParquetFile
+from rolloutlog.contract.vocabulary import RunKind
+
+OPEN_FILES = 32
+
+
+class Layout(Protocol):
+    """Takes rollouts in order; `close` ends every file."""
+
+    def add(self, standing: Standing) -> None:
+        """Write one rollout."""
+        ...
+
+    def close(self) -> None:
+        """End every file."""
+        ...
+
+
+class Appending:
+    """Files below a folder that lines are appended to; the least recently used is closed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._open: OrderedDict[str, BinaryIO] = OrderedDict()
+
+    def append(self, name: str, line: bytes) -> int:
+        """Append a line; returns the byte at which it begins."""
+        file = self._open.pop(name, None)
+        if file is None:
+            path = self._root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("ab")
+        self._open[name] = file
+        if len(self._open) > OPEN_FILES:
+            self._open.popitem(last=False)[1].close()
+        offset = file.tell()
+        file.write(line + b"\n")
+        return offset
+
+    def close(self) -> None:
+        """Close all."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+
+class EpisodeLayout:
+    """Era E4: `rollouts/step_N/<kind>/all/traces.jsonl`, and `effective` for what was trained."""
+
+    def __init__(self, root: Path) -> None:
+        self._files = Appending(root)
+
+    def add(self, standing: Standing) -> None:
+        """Write an episode, and its copy where it was trained."""
+        kind = standing.rollout.slot.kind
+        line = episode_of(standing, trained=False)
+        self._files.append(f"rollouts/step_{standing.step}/{kind}/all/traces.jsonl", line)
+        if standing.is_trained:
+            copy = episode_of(standing, trained=True)
+            self._files.append(f"rollouts/step_{standing.trained_step}/{kind}/effective/traces.jsonl", copy)
+
+    def close(self) -> None:
+        """End every file."""
+        self._files.close()
+
+
+class RecordLayout:
+    """July 2026: `train_rollouts_<env>.jsonl` and its index; evals in a folder of theirs, since both share a name."""
+
+    def __init__(self, root: Path) -> None:
+        self._files = Appending(root)
+
+    def add(self, standing: Standing) -> None:
+        """Write a record and its row."""
+        slot = standing.rollout.slot
+        env = (slot.env or "unnamed").replace("/", "-")
+        folder = f"rollouts/step_{standing.step}" + ("/eval" if slot.kind is RunKind.EVAL else "")
+        line = record_of(standing)
+        offset = self._files.append(f"{folder}/{slot.kind}_rollouts_{env}.jsonl", line)
+        self._files.append(f"{folder}/index_{env}.jsonl", row_of(standing, offset, line))
+
+    def close(self) -> None:
+        """End every file."""
+        self._files.close()
+
+
+class TableLayout:
+    """One Parquet file."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self._file = ParquetFile(root / "rollouts.parquet")
+
+    def add(self, standing: Standing) -> None:
+        """Write a row."""
+        self._file.add(standing)
+
+    def close(self) -> None:
+        """End the file."""
+        self._file.close()
+
+
+LAYOUTS: dict[str, type[EpisodeLayout] | type[RecordLayout] | type[TableLayout]] = {
+    "jsonl": EpisodeLayout,
+    "records": RecordLayout,
+    "parquet": TableLayout,
+}

@@ -1,0 +1,145 @@
+"""Which records of a partition stand, read from the log itself.
+
+Guarantees: a member's record is its highest sound attempt, the first of it where there are several; annotations are
+those of that attempt, newest wins per key. Only offsets are kept between the two readings. Leaves out: what a trainer
+made of the group, but for whether it trained the member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rolloutlog.contract.checks import read_headers, read_rollout
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.finals import GroupFinal, read_group_event
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.notices import read_annotation
+from rolloutlog.contract.provenance import STATUS_OF
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import EventType, Status
+from rolloutlog.kafka.blobs import BlobStore, claimed_body
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.reading import read_to_end
+
+Member = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Standing:
+    """One rollout that stands: its event, what it holds, and the facts that were said of it later."""
+
+    event: Event
+    rollout: Rollout
+    notes: dict[str, Any]
+
+    @property
+    def advantage(self) -> float | None:
+        """Advantage of the rollout, if somebody said one."""
+        said = self.notes.get("advantage")
+        return float(said) if isinstance(said, int | float) else None
+
+    @property
+    def reward(self) -> float | None:
+        """Reward: the newest annotation's, else the record's."""
+        return self.notes.get("reward", self.rollout.trajectory.reward)
+
+    @property
+    def is_trained(self) -> bool:
+        """True if a trainer trained it, here or where it was recorded."""
+        return bool(self.notes.get("trained"))
+
+    @property
+    def step(self) -> int:
+        """Train step in whose window it came: as recorded, else the step it was dispatched at, else 0."""
+        headers = self.event.headers
+        known = headers.step if headers.step is not None else headers.dispatch_step
+        return 0 if known is None else known
+
+    @property
+    def trained_step(self) -> int:
+        """Train step that trained it."""
+        said = self.notes.get("step")
+        return said if isinstance(said, int) else self.step
+
+
+@dataclass(slots=True)
+class _Place:
+    attempt: int
+    offset: int
+    notes: list[Handle] = field(default_factory=list[Handle])
+
+
+@dataclass(slots=True)
+class PartitionReader:
+    """Reads what stands on one partition."""
+
+    connection: Connection
+    partition: int
+    partitions: int
+    blobs: BlobStore | None
+    _places: dict[Member, _Place] = field(default_factory=dict[Member, _Place])
+    _notes: dict[tuple[str, int, int], list[Handle]] = field(default_factory=dict[tuple[str, int, int], list[Handle]])
+    _trained: dict[Member, int] = field(default_factory=dict[Member, int])
+
+    async def standing(self, payloads: PayloadReader) -> AsyncIterator[Standing]:
+        """Rollouts that stand, in the order of their offsets. Raises OpenTransaction, BlobUnavailable."""
+        await self._index()
+        wanted = {place.offset: (member, place) for member, place in self._places.items()}
+        async for events in read_to_end(self.connection, Topic.ROLLOUTS, self.partition):
+            for event in events:
+                if (found := wanted.get(event.offset)) is not None:
+                    member, place = found
+                    yield await self._read(event, member, place, payloads)
+
+    async def _index(self) -> None:
+        async for events in read_to_end(self.connection, Topic.ROLLOUTS, self.partition):
+            for event in events:
+                try:
+                    kind = read_headers(event, self.partitions)
+                    if kind in STATUS_OF and STATUS_OF[kind] is not Status.ABORTED:
+                        self._admit(Slot.of(event.headers), event, await self._rollout(event))
+                    elif kind is EventType.ROLLOUT_ANNOTATED:
+                        read_annotation(event)
+                        slot = Slot.of(event.headers)
+                        key = (slot.group, slot.member, slot.attempt)
+                        self._notes.setdefault(key, []).append(event.handle)
+                except Rejected:
+                    continue  # it is among the dead letters
+        async for events in read_to_end(self.connection, Topic.GROUP_EVENTS, self.partition):
+            for event in events:
+                self._fold_final(event)
+
+    def _admit(self, slot: Slot, event: Event, rollout: Rollout) -> None:
+        there = self._places.get((slot.group, slot.member))
+        if there is None or rollout.slot.attempt > there.attempt:
+            self._places[slot.group, slot.member] = _Place(slot.attempt, event.offset)
+
+    def _fold_final(self, event: Event) -> None:
+        try:
+            said = read_group_event(event)
+        except ValueError:
+            return
+        if isinstance(said, GroupFinal) and said.reason is None:
+            for member in said.members:
+                if member.trainable_tokens:
+                    self._trained[said.group, member.member] = said.step
+
+    async def _read(self, event: Event, member: Member, place: _Place, payloads: PayloadReader) -> Standing:
+        notes: dict[str, Any] = {}
+        if (step := self._trained.get(member)) is not None:
+            notes |= {"trained": True, "step": step}
+        handles = self._notes.get((*member, place.attempt), [])
+        found = await payloads.read_all(handles)
+        for handle in handles:
+            notes |= read_annotation(found[handle])
+        return Standing(event, await self._rollout(event), notes)
+
+    async def _rollout(self, event: Event) -> Rollout:
+        body, content_type = await claimed_body(event, self.blobs)
+        return read_rollout(event, body, content_type)
