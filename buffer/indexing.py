@@ -146,15 +146,8 @@ def _seed_cancel(event: Event) -> SeedCancelRow:
 
 def _group_event(event: Event) -> Row:
     group = event.headers.require(Headers.group)
-    try:
-        said = read_group_event(event)
-    except ValueError as error:
-        raise Rejected(RejectReason.SHAPE, str(error)) from error
-    if said.group != group:
-        raise Rejected(RejectReason.INCONSISTENT, f"the value is of group {said.group}, its key of {group}")
+    said = read_group_event(event)
     if isinstance(said, MemberExpired):
-        if said.attempt < 1 or not 0 <= said.member < said.group_size:
-            raise Rejected(RejectReason.SHAPE, f"member {said.member} of {said.group_size}, attempt {said.attempt}")
         return ExpiryRow(event.offset, said.event_id, group, said.member, said.attempt)
     return FinalRow(event.offset, said.event_id, group, said.as_of, said.reason)
 

@@ -8,6 +8,7 @@ JSON. `key` is unique per event, so compaction removes nothing but old shard row
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -154,6 +155,7 @@ class StateRow:
 JsonRow = AnnotationRow | TakeRow | CancelRow | SeedRow | SeedCancelRow | ExpiryRow | FinalRow | StateRow
 Row = RolloutRow | JsonRow
 
+_NUMBERS = [name for name in StateRow.__slots__ if name != "settings"]
 _JSON: dict[int, type[JsonRow]] = {
     row.CODE: row for row in (AnnotationRow, TakeRow, CancelRow, SeedRow, SeedCancelRow, ExpiryRow, FinalRow, StateRow)
 }
@@ -169,11 +171,19 @@ def encode(row: Row) -> bytes:
 def decode(value: bytes) -> Row:
     """Read the value of a row. Raises ValueError for one that this version didn't write."""
     code = value[0] if value else 0
-    if code == ROLLOUT:
-        return RolloutRow.decode(value)
-    if code not in _JSON:
+    if code != ROLLOUT and code not in _JSON:
         raise ValueError(f"a row of kind {code} is unknown to this version")
-    return _JSON[code](*orjson.loads(memoryview(value)[1:]))
+    try:
+        return RolloutRow.decode(value) if code == ROLLOUT else _decode_json(_JSON[code], value)
+    except (struct.error, IndexError, TypeError) as error:
+        raise ValueError(f"a row of kind {code} in another form than this version's: {error}") from error
+
+
+def _decode_json(kind: type[JsonRow], value: bytes) -> JsonRow:
+    row = kind(*orjson.loads(memoryview(value)[1:]))
+    if isinstance(row, StateRow) and not all(type(getattr(row, name)) is int for name in _NUMBERS):
+        raise TypeError(f"its numbers aren't all numbers: {row}")
+    return row
 
 
 def facts(row: Row) -> dict[str, Any]:

@@ -7,24 +7,26 @@ true. Partitions are read one by one. Leaves out: the rules (`ledger`), and seal
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import orjson
-
-from rolloutlog.buffer.rows import StateRow, decode
+from rolloutlog.buffer.rows import StateRow
+from rolloutlog.consumers.index_rows import index_row
 from rolloutlog.consumers.ledger import Counts, PartitionLedger, Violation, repeated_seeds
-from rolloutlog.contract.checks import Rejected, read_json
+from rolloutlog.contract.checks import Rejected, read_headers, read_json
+from rolloutlog.contract.dead_letters import rejected_place
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.finals import GroupFinal, MemberExpired, read_group_event
 from rolloutlog.contract.headers import HeaderError
 from rolloutlog.contract.policies import History
-from rolloutlog.contract.policy_events import fold
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.kafka.changelog import is_shard_row
 from rolloutlog.kafka.connection import Connection, connect
+from rolloutlog.kafka.policy_history import learn
 from rolloutlog.kafka.reading import Ends, Tail, ends
 
 ORDER = (
@@ -64,8 +66,9 @@ class Audit:
 class _Said:
     """What the small topics say, by partition of `rollouts`."""
 
+    partitions: int
     history: History = field(default_factory=History)
-    rejected: dict[int, set[int]] = field(default_factory=dict[int, set[int]])
+    rejected: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
     finals: dict[int, list[GroupFinal]] = field(default_factory=dict[int, list[GroupFinal]])
     expired: dict[int, list[MemberExpired]] = field(default_factory=dict[int, list[MemberExpired]])
     seeds: list[tuple[str, str, int, int]] = field(default_factory=list[tuple[str, str, int, int]])
@@ -84,16 +87,20 @@ async def audit(settings: Settings, on_progress: OnProgress = lambda done, of: N
         found.counts.add(counts)
         found.violations += violations
     on_progress(len(partitions), len(partitions))
-    found.violations += repeated_seeds(said.seeds)
+    found.violations += repeated_seeds(
+        (seed, group, partition, offset)
+        for seed, group, partition, offset in said.seeds
+        if offset not in said.rejected[Topic.SEEDS, partition]
+    )
     return found
 
 
 async def _small_topics(connection: Connection, known: Mapping[Place, Ends]) -> _Said:
-    said = _Said()
+    said = _Said(sum(topic is Topic.ROLLOUTS for topic, _ in known))
     places = {place: end for place, end in known.items() if place[0] in (ORDER[1:5])}
     # the history says which finals are live, so it comes first
     for event in await _events(connection, {p: e for p, e in places.items() if p[0] is Topic.POLICY_VERSIONS}):
-        fold(said.history, event)
+        learn(said.history, event)
     for event in await _events(connection, {p: e for p, e in places.items() if p[0] is not Topic.POLICY_VERSIONS}):
         _fold(said, event)
     return said
@@ -113,10 +120,11 @@ def _fold(said: _Said, event: Event) -> None:
             if event.headers.type == EventType.SEED_EMITTED and event.headers.id is not None:
                 said.seeds.append((event.headers.id, event.headers.group or "", event.partition, event.offset))
         elif event.topic is Topic.DEAD_LETTERS:
-            letter = orjson.loads(event.value or b"{}")
-            if letter.get("topic") == Topic.ROLLOUTS and letter.get("partition") is not None:
-                said.rejected.setdefault(letter["partition"], set()).add(letter["offset"])
+            topic, handle = rejected_place(event) or (None, None)
+            if topic is not None and handle is not None:
+                said.rejected[topic, handle.partition].add(handle.offset)
         else:
+            read_headers(event, said.partitions)
             made = read_group_event(event)
             if said.history.is_live(made.timeline, made.step):
                 by_partition = said.expired if isinstance(made, MemberExpired) else said.finals
@@ -131,14 +139,14 @@ async def _ledger(connection: Connection, known: Mapping[Place, Ends], said: _Sa
     indexed: set[str] = set()
     folded: int | None = None
     for event in await _events(connection, rows):
-        if event.headers.type == EventType.SHARD_STATE:
-            row = decode(event.value or b"")
+        if is_shard_row(event):
+            row = index_row(event)
             folded = row.rollouts if isinstance(row, StateRow) else folded
         elif event.key is not None:
-            indexed.add(event.key.decode())
+            indexed.add(event.key.decode("utf-8", "replace"))
     end = known[Topic.ROLLOUTS, partition]
     ledger = PartitionLedger(
-        partition, end.first, frozenset(said.rejected.get(partition, ())), said.finals.get(partition, []),
+        partition, end.first, frozenset(said.rejected[Topic.ROLLOUTS, partition]), said.finals.get(partition, []),
         said.expired.get(partition, []), frozenset(indexed), folded,
     )  # fmt: skip
     if end.stable > end.first:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from rolloutlog.buffer.rows import StateRow, decode
+from rolloutlog.buffer.rows import StateRow
 from rolloutlog.buffer.shard import Shard
 from rolloutlog.consumers.bodies import body_of
+from rolloutlog.consumers.index_rows import index_row
 from rolloutlog.contract.checks import read_rollout
 from rolloutlog.contract.errors import NotFound, RunMismatch
 from rolloutlog.contract.events import Event, Outgoing
@@ -36,8 +37,8 @@ class BufferShard:
         self._settings, self._payloads, self._blobs = settings, payloads, blobs
 
     def recall(self, row: Event) -> Checkpoint:
-        """Where the newest shard row says that the inputs were read to. Raises RunMismatch."""
-        state = decode(row.value or b"")
+        """Where the newest shard row says that the inputs were read to. Raises RunMismatch, IndexMismatch."""
+        state = index_row(row)
         if not isinstance(state, StateRow) or state.settings != self._settings.digest:
             raise RunMismatch(
                 f"the shard row {row.handle} was written under other settings than {self._settings.digest}"
@@ -48,7 +49,7 @@ class BufferShard:
     def restore(self, rows: Sequence[Event]) -> None:
         """Fold rows of the index."""
         for event in rows:
-            self.shard.restore(decode(event.value or b""), event.offset)
+            self.shard.restore(index_row(event), event.offset)
 
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:
         """Fold events of the inputs."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
-from rolloutlog.buffer.rows import decode
 from rolloutlog.buffer.shard import Shard
 from rolloutlog.consumers.bodies import body_of
+from rolloutlog.consumers.index_rows import index_row
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.blobs import BlobStore
@@ -27,9 +28,10 @@ async def shard_views(connection: Connection, settings: Settings) -> AsyncIterat
     blobs = BlobStore(settings.blobs) if settings.blobs else None
     for partition in range(settings.topics.partitions):
         shard = Shard.empty(partition, settings)
-        async for events in read_to_end(connection, Topic.ROLLOUT_INDEX, partition, allow_open=True):
-            for event in events:
-                shard.restore(decode(event.value or b""), event.offset)
+        async with aclosing(read_to_end(connection, Topic.ROLLOUT_INDEX, partition, allow_open=True)) as batches:
+            async for events in batches:
+                for event in events:
+                    shard.restore(index_row(event), event.offset)
         for topic in INPUT_TOPICS:
             await _read_on(connection, shard, topic, partition, blobs)
         yield shard
@@ -38,6 +40,7 @@ async def shard_views(connection: Connection, settings: Settings) -> AsyncIterat
 async def _read_on(connection: Connection, shard: Shard, topic: Topic, partition: int, blobs: BlobStore | None) -> None:
     start = shard.fold.next_offsets[topic]
     now = int(time.time() * 1000)
-    async for events in read_to_end(connection, topic, partition, start, allow_open=True):
-        for event in events:
-            shard.read(event, await body_of(event, blobs), now=now, clock=CLOCK)
+    async with aclosing(read_to_end(connection, topic, partition, start, allow_open=True)) as batches:
+        async for events in batches:
+            for event in events:
+                shard.read(event, await body_of(event, blobs), now=now, clock=CLOCK)

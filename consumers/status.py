@@ -10,16 +10,22 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from rolloutlog.buffer.rows import StateRow, decode
+from rolloutlog.buffer.rows import StateRow
+from rolloutlog.consumers.index_rows import index_row
 from rolloutlog.consumers.shard_view import shard_views
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.kafka.changelog import is_shard_row
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.ends import Ends, Place, ends
 from rolloutlog.kafka.policy_history import read_history
 from rolloutlog.kafka.reading import read_to_end
 from rolloutlog.kafka.run_record import read_run
+
+UNREADABLE = "unreadable"
 
 
 async def status(settings: Settings) -> dict[str, Any]:
@@ -64,7 +70,7 @@ async def _lag(connection: Connection, known: Mapping[Place, Ends], number: int)
     state: StateRow | None = None
     async for events in read_to_end(connection, Topic.ROLLOUT_INDEX, number, allow_open=True):
         for event in events:
-            if event.headers.type == EventType.SHARD_STATE and isinstance(row := decode(event.value or b""), StateRow):
+            if is_shard_row(event) and isinstance(row := index_row(event), StateRow):
                 state = row
     read = {topic: state.next_offset(topic) if state else 0 for topic in INPUT_TOPICS}
     behind = {
@@ -77,5 +83,14 @@ async def _seeds(connection: Connection, partitions: int) -> dict[str, int]:
     kinds: Counter[str] = Counter()
     for number in range(partitions):
         async for events in read_to_end(connection, Topic.SEEDS, number, allow_open=True):
-            kinds.update(event.headers.raw.get("ce_seedkind", b"cancelled").decode() for event in events)
+            kinds.update(map(_seed_kind, events))
     return dict(sorted(kinds.items()))
+
+
+def _seed_kind(event: Event) -> str:
+    """What a seed asks for, that it is cancelled, or that it can't be read."""
+    try:
+        kind = event.headers.seed_kind if event.headers.type == EventType.SEED_EMITTED else None
+    except Rejected:
+        return UNREADABLE
+    return kind or ("cancelled" if event.headers.type == EventType.SEED_CANCELLED else UNREADABLE)

@@ -7,20 +7,18 @@ than what it has read. An event that can't be read is logged and passed over. Le
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from typing import Self
 
 from rolloutlog.contract.errors import Starved
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.policy_events import fold
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.policy_history import learn
 from rolloutlog.kafka.reading import Tail, ends_of
 from rolloutlog.producers.background import Background
 
-logger = logging.getLogger(__name__)
 PARTITION = (Topic.POLICY_VERSIONS, 0)
 
 
@@ -77,10 +75,7 @@ class PolicyFollower:
 
     def _fold(self, events: Iterable[Event]) -> None:
         for event in events:
-            try:
-                fold(self._history, event)
-            except (ValueError, KeyError, TypeError) as error:
-                logger.warning("policy-versions/%s can't be read: %s", event.handle, error)
+            learn(self._history, event)
 
     async def _follow(self, stopping: asyncio.Event) -> None:
         try:

@@ -12,8 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
 
-import orjson
-
+from rolloutlog.contract.checks import read_headers
+from rolloutlog.contract.dead_letters import rejected_place
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.finals import GroupFinal, read_group_event
 from rolloutlog.contract.handles import Handle
@@ -33,7 +33,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Past:
-    """`finals` are the live ones by group, `condemned` records that the trainer itself sent to the dead letters."""
+    """`finals` are the live ones by group, `condemned` records that the trainer itself sent to the dead letters.
+
+    What the shard sends to the dead letters, such as an event on another partition than its group's of P, says nothing.
+    """
+
+    partitions: int | None = None
 
     finals: dict[str, GroupFinal] = field(default_factory=dict[str, GroupFinal])
     expired: dict[str, Attempts] = field(default_factory=dict[str, Attempts])
@@ -48,6 +53,7 @@ class Past:
     def fold(self, event: Event, history: History) -> None:
         """Fold one event of `group-events`."""
         try:
+            read_headers(event, self.partitions)
             said = read_group_event(event)
         except ValueError as error:
             log.warning("group-events/%d/%d can't be read: %s", event.partition, event.offset, error)
@@ -66,7 +72,7 @@ async def read_past(
     `wait_s` bounds the wait for a transaction that is open below an end; 0 reads what is committed. Raises
     OpenTransaction.
     """
-    past = Past()
+    past = Past(len(partitions))
     async for events in _committed(connection, [(Topic.GROUP_EVENTS, number) for number in partitions], wait_s):
         for event in events:
             past.fold(event, history)
@@ -94,9 +100,7 @@ async def _committed(
 
 def _own_rejection(event: Event) -> Handle | None:
     """The rollout that a dead letter of ours speaks of."""
-    if event.headers.raw.get("ce_source") != SOURCE.encode() or event.value is None:
+    if event.headers.raw.get("ce_source") != SOURCE.encode():
         return None
-    body = orjson.loads(event.value)
-    if body["topic"] != Topic.ROLLOUTS:
-        return None
-    return Handle(body["partition"], body["offset"])
+    topic, handle = rejected_place(event) or (None, None)
+    return handle if topic is Topic.ROLLOUTS else None

@@ -6,19 +6,16 @@ out: what a history means (`rolloutlog.contract.policies`).
 
 from __future__ import annotations
 
-import logging
 from typing import Self
 
-from rolloutlog.contract import policy_events
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.policy_history import learn
 from rolloutlog.kafka.reading import Tail
 
 PLACE = (Topic.POLICY_VERSIONS, 0)
-
-log = logging.getLogger(__name__)
 
 
 class PolicyLog:
@@ -42,10 +39,7 @@ class PolicyLog:
         self._tail.resume(*PLACE)
         async for events in self._tail.until({PLACE: end}):
             for event in events:
-                try:
-                    policy_events.fold(self.history, event)
-                except (ValueError, KeyError, TypeError) as error:
-                    log.warning("policy-versions/0/%d can't be read: %s", event.offset, error)
+                learn(self.history, event)
         self._tail.seek(*PLACE, end)
 
     async def unknown(self, trajectory: Trajectory) -> Policy | None:

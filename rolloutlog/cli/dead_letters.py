@@ -32,7 +32,11 @@ def list_(
 
     async def work() -> list[dict[str, Any]]:
         events = tail_events(with_broker(settings), Topic.DEAD_LETTERS, since=since, limit=limit)
-        return [event["value"] | {"timestamp": event["timestamp"]} async for event in events if event["value"]]
+        return [
+            event["value"] | {"timestamp": event["timestamp"]}
+            async for event in events
+            if isinstance(event["value"], dict) and "reason" in event["value"]
+        ]
 
     letters = asyncio.run(work())
     if as_json:
@@ -42,13 +46,12 @@ def list_(
     if not letters:
         note("no record was rejected")
         return
-    rows = [
-        (
-            letter["timestamp"],
-            f"{letter['topic']}/{letter['partition']}/{letter['offset']}",
-            letter["reason"],
-            letter["detail"],
-        )
-        for letter in letters
-    ]
+    rows = [(letter["timestamp"], _where(letter), letter["reason"], letter.get("detail")) for letter in letters]
     print_table(None, ("time", "record", "reason", "detail"), rows)
+
+
+def _where(letter: dict[str, Any]) -> str:
+    """The record on the log, or the line of the file that was imported."""
+    if "path" in letter:
+        return f"{letter['path']}:{letter.get('line')}"
+    return f"{letter.get('topic')}/{letter.get('partition')}/{letter.get('offset')}"

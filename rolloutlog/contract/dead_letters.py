@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import orjson
 
-from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.checks import Rejected, read_attributes, read_json
 from rolloutlog.contract.events import Event, Outgoing, outgoing
+from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import digest_of, id_of
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
@@ -74,3 +75,14 @@ def rejected_line(
         headers={"reason": rejected.reason},
     )  # fmt: skip
     return Outgoing(made.topic, NO_KEY, made.headers, made.value, None, now)
+
+
+def rejected_place(event: Event) -> tuple[Topic, Handle] | None:
+    """The record that a dead letter speaks of; None for a line of a file, and for what isn't a dead letter."""
+    try:
+        read_attributes(event)
+        body = read_json(event)
+        topic, place = Topic(body["topic"]), (body["partition"], body["offset"])
+    except (KeyError, ValueError):
+        return None
+    return (topic, Handle(*place)) if all(type(number) is int for number in place) else None

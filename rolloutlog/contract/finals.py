@@ -7,15 +7,26 @@ deciding.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from rolloutlog.contract.checks import read_json
 from rolloutlog.contract.events import Event, Outgoing, outgoing
+from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import digest_of, final_id, id_of
 from rolloutlog.contract.rejection import Rejected, problem_of
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, EventType, RejectReason, Verdict
+
+
+def _is_handle(text: str) -> str:
+    Handle.parse(text)
+    return text
+
+
+HandleText = Annotated[str, AfterValidator(_is_handle)]
 
 
 class MemberOutcome(BaseModel):
@@ -26,7 +37,7 @@ class MemberOutcome(BaseModel):
     member: int
     attempt: int
     status: str
-    handle: str | None = None
+    handle: HandleText | None = None
     verdict: Verdict | None = None
     seq_staleness: int | None = None
     response_tokens: int = 0
@@ -68,7 +79,7 @@ class MemberExpired(BaseModel):
     verdict: Verdict
     seq_staleness: int | None = None
     tries: int = 1
-    handle: str | None = None
+    handle: HandleText | None = None
 
     @property
     def event_id(self) -> str:
@@ -107,9 +118,14 @@ def expired_event(expired: MemberExpired, *, source: str, now: int, partition: i
 
 
 def read_group_event(event: Event) -> GroupEvent:
-    """The value of an event on `group-events`. Raises Rejected."""
+    """The value of an event on `group-events` whose headers were read. Raises Rejected."""
     model = MemberExpired if event.headers.type == EventType.MEMBER_EXPIRED else GroupFinal
     try:
-        return model.model_validate(read_json(event))
+        said = model.model_validate(read_json(event))
     except ValidationError as error:
         raise Rejected(RejectReason.SHAPE, f"{event.headers.type}: {problem_of(error)}") from error
+    if said.group != (group := event.headers.group):
+        raise Rejected(RejectReason.INCONSISTENT, f"the value is of group {said.group}, its key of {group}")
+    if isinstance(said, MemberExpired) and (said.attempt < 1 or not 0 <= said.member < said.group_size):
+        raise Rejected(RejectReason.SHAPE, f"member {said.member} of {said.group_size}, attempt {said.attempt}")
+    return said

@@ -18,6 +18,7 @@ from rolloutlog.kafka.ends import Ends, ends_at
 from rolloutlog.kafka.reading import open_transaction, read_to_end
 
 POLL_S = 0.05
+SHARD_STATE = EventType.SHARD_STATE.encode()
 WINDOW = 32
 """The newest shard row is the last record of the last transaction, so it is looked for in a small window first."""
 GROWTH = 8
@@ -72,4 +73,4 @@ def rows_from(
 
 def is_shard_row(event: Event) -> bool:
     """True for the last record of a shard's transaction."""
-    return event.headers.type == EventType.SHARD_STATE
+    return event.headers.raw.get("ce_type") == SHARD_STATE

@@ -1,15 +1,22 @@
 """The history of policies as `policy-versions` says it now.
 
-Guarantees: read to the present end, in order. Leaves out: following it (trainer and workers keep a fold of their own).
+Guarantees: read to the present end, in order; a record that can't be read is passed over with a warning, so that
+nothing foreign on the topic stops a service. Leaves out: following it (trainer and workers keep a fold of their own).
 """
 
 from __future__ import annotations
 
+import logging
+
+from rolloutlog.contract.events import Event
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.policy_events import fold
+from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.reading import read_to_end
+
+log = logging.getLogger(__name__)
 
 
 async def read_history(connection: Connection, *, allow_open: bool = False) -> History:
@@ -17,5 +24,13 @@ async def read_history(connection: Connection, *, allow_open: bool = False) -> H
     history = History()
     async for events in read_to_end(connection, Topic.POLICY_VERSIONS, 0, allow_open=allow_open):
         for event in events:
-            fold(history, event)
+            learn(history, event)
     return history
+
+
+def learn(history: History, event: Event) -> None:
+    """Fold one event of `policy-versions`, or say that it can't be read."""
+    try:
+        fold(history, event)
+    except Rejected as error:
+        log.warning("policy-versions/%d/%d can't be read: %s", event.partition, event.offset, error)

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-import orjson
-
+from rolloutlog.contract.checks import read_attributes, read_json
 from rolloutlog.contract.errors import Fenced, RunMismatch, SettingsError
 from rolloutlog.contract.events import Event
+from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.run_facts import DECLARATION, run_declared, settings_recorded
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
+from rolloutlog.contract.vocabulary import EventType, RejectReason
 from rolloutlog.kafka.admin import check_topics
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.reading import read_to_end
 from rolloutlog.kafka.transactions import TransactionalWriter
+
+log = logging.getLogger(__name__)
 
 SOURCE = "/topics"
 SEEN_S, POLL_S = 15.0, 0.05
@@ -67,7 +71,7 @@ async def read_run(connection: Connection) -> RunRecord:
     facts: dict[str, Mapping[str, Any]] = {}
     # an open transaction hides a cursor that isn't a fact yet, so it doesn't matter here
     async for events in read_to_end(connection, Topic.RUN, 0, allow_open=True):
-        facts |= {key: body for key, body in map(_fact, events) if body is not None}
+        facts |= dict(fact for event in events if (fact := _fact(event)) is not None)
     return RunRecord(
         facts.get(DECLARATION),
         {name.removeprefix(SETTINGS): body for name, body in facts.items() if name.startswith(SETTINGS)},
@@ -156,5 +160,22 @@ def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[tuple[str, A
         yield path, theirs, ours
 
 
-def _fact(event: Event) -> tuple[str, Mapping[str, Any] | None]:
-    return (event.key or b"").decode(), None if event.value is None else orjson.loads(event.value)
+def _fact(event: Event) -> tuple[str, Mapping[str, Any]] | None:
+    """Name and body of a fact; None for what isn't one: nothing foreign on the topic may stop a service."""
+    try:
+        kind, name = read_attributes(event), (event.key or b"").decode()
+        body = read_json(event)
+        if (name == DECLARATION) != (kind is EventType.RUN_DECLARED):
+            raise Rejected(RejectReason.KEY, f"a {kind} under the key {name[:80]!r}")
+        if kind is EventType.RUN_DECLARED:
+            _check_declaration(body)
+    except (Rejected, UnicodeDecodeError) as error:
+        log.warning("run/%d/%d isn't a fact of the run: %s", event.partition, event.offset, error)
+        return None
+    return name, body
+
+
+def _check_declaration(body: Mapping[str, Any]) -> None:
+    needed = {"run": str, "settings": str, "partitions": int, "max_message_bytes": int, "batch_groups": int}
+    if bad := [name for name, kind in needed.items() if type(body.get(name)) is not kind]:
+        raise Rejected(RejectReason.SHAPE, f"`{bad[0]}` of a declaration is missing or of another type")

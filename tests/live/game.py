@@ -1,9 +1,10 @@
 """A small game that needs no model: tokens come from a seeded generator, tools answer at once.
 
 A rollout is a question, a tool call, and the tool's result, so each is a source of *continue*. The task's `act` says
-what else happens: hang (the first attempt never ends), slow (it takes some seconds), pause (the first attempt of member 0 hands over its prefix),
-stuck (member 0 does so every time), break (member 0 fails), old (the first attempt was sampled by version 0), refuse
-(it can't stand at an anchor of it). Whatever it is asked, it must know its task: a seed without one is an error.
+what else happens: hang (the first attempt never ends), slow (it takes some seconds), pause (the first attempt of
+member 0 hands over its prefix), stuck (member 0 does so every time), break (member 0 fails), old (the first attempt was
+sampled by version 0), refuse (it can't stand at an anchor of it). Whatever it is asked, it must know its task: a seed
+without one is an error.
 """
 
 from __future__ import annotations

@@ -7,19 +7,15 @@ seed, so a run can be repeated; what the machine does between the faults can't. 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.cli import main
 from rolloutlog.contract.ids import fresh_seed_id
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.seeds import Seed
@@ -29,6 +25,7 @@ from rolloutlog.contract.vocabulary import DropReason, EventType, SeedKind, Stat
 from tests.live.account import Account
 from tests.live.game import ENV
 from tests.live.service import train
+from tests.live.shell import Shell
 from tests.live.troupe import Troupe
 from tests.producers.log import emit, everything, until
 
@@ -52,32 +49,10 @@ starve_s = 90.0
 """
 
 
-class Shell:
-    """The command line, with one namespace."""
-
-    def __init__(self, broker: EmbeddedKafka, folder: Path) -> None:
-        config = folder / "rolloutlog.toml"
-        config.write_text(CONFIG)
-        self._options = ["-n", f"live-{secrets.token_hex(4)}", "-b", broker.bootstrap_servers, "--config", str(config)]
-
-    def lines(self, *arguments: str) -> list[dict[str, Any]]:
-        done = CliRunner().invoke(main.app, [*arguments, "--json", *self._options])
-        assert done.exit_code == 0, f"{arguments}: {done.output} {done.exception}"
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    @property
-    def settings(self) -> Settings:
-        """What the services are told: as `config show` prints it."""
-        from rolloutlog.cli.config import load
-
-        flags = {"namespace": self._options[1], "bootstrap_servers": self._options[3]}
-        return load(flags, Path(self._options[5])).settings
-
-
 @pytest.fixture
 def shell(kafka_broker: EmbeddedKafka, tmp_path: Path) -> Shell:
-    made = Shell(kafka_broker, tmp_path)
-    made.lines("topics", "create")
+    made = Shell(kafka_broker, tmp_path, CONFIG)
+    made.run("topics", "create")
     return made
 
 
