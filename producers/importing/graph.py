@@ -58,7 +58,7 @@ class Graph:
         self._take_late(nodes, masks, sampled)
         self._rows += self._rows_of(nodes, base, counts, sampled, agent)
         self._token_ids += chain.from_iterable(tokens)
-        self._mask += map(bytes, masks)
+        self._mask += map(_octets, masks)
         self._content += map(bytes, contents)
         self._logprobs += chain.from_iterable(logprobs)
         self.facts += nodes
@@ -150,6 +150,11 @@ def _unequal(name: str, counts: list[int], arrays: list[Any]) -> Rejected:
     node = next(i for i, (count, values) in enumerate(zip(counts, arrays, strict=True)) if count != len(values))
     said = f"node {node}: {counts[node]} token ids, but {name} has {len(arrays[node])} entries"
     return Rejected(RejectReason.LENGTHS, said)
+
+
+def _octets(mask: list[bool] | tuple[()]) -> bytes:
+    """A mask as bytes. Most have no true, which is seen ten times faster than each of them is turned into a byte."""
+    return bytes(len(mask)) if mask and mask.count(False) == len(mask) else bytes(mask)
 
 
 def _shift_links(nodes: list[Json], base: int) -> None:
