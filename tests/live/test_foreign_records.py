@@ -27,7 +27,8 @@ Header = tuple[str, bytes]
 CONFIG = "[topics]\npartitions = 2\n[trainer]\nbatch_groups = 1\nmax_open = 64\novercommit = true\n"
 VALUES = (
     b"\xff\xfe garbage", b"", b"[]", b"{}", b"null", b"3", b'{"topic":"rollouts","partition":[1],"offset":{}}',
-    b"\x01" * 40, b"\x09[]", b'\x09["a","b","c","d","e","f","g","h","i"]', b"[" * 2000, b'{"timeline":"x","version":-1}',
+    b"\x01" * 40, b"\x09[]", b'\x09["a","b","c","d","e","f","g","h","i"]', b"[" * 2000,
+    b'{"timeline":"x","version":-1}',
 )  # fmt: skip
 KEYS = (b"\xff\xfe", b"g", b"run", b"shard.state", b"settings/x")
 LOOKS = (
