@@ -38,6 +38,8 @@ class Place(NamedTuple):
     size: int
     member: int
     is_part: bool
+    scored: bool
+    """False if no copy of it was scored, as far as is known."""
 
 
 @dataclass(slots=True)
@@ -54,13 +56,19 @@ class Census:
     _group_of: dict[str, str] = field(default_factory=dict[str, str])
     _episodes: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     """Key of the main trace and number of traces, by the key of each trace of an episode that has several."""
+    _unscored: set[str] = field(default_factory=set[str])
     _tasks: dict[tuple[str, str, str], int] = field(default_factory=dict[tuple[str, str, str], int])
 
     def add(self, identity: Identity) -> None:
         """Count a line's trace, unless it was counted."""
-        if self._main(identity) is not None:
+        main = self._main(identity)
+        if main is not None:
+            if identity.scored:
+                self._unscored.discard(main)
             return
         keys = identity.keys
+        if not identity.scored:
+            self._unscored.add(keys[0])
         group, single = self._group(identity)
         self._group_of[keys[0]] = group
         counted = self.groups.setdefault(group, GroupCount(single=single))
@@ -89,11 +97,11 @@ class Census:
         if key is None:
             return None
         whole = self._episodes[key][1] if key in self._episodes else 1
-        is_part = len(identity.traces) < whole
+        is_part, scored = len(identity.traces) < whole, key not in self._unscored
         if (there := known.rollouts.get(key)) is not None:
-            return Place(key, there.group, there.size, there.member, is_part)
+            return Place(key, there.group, there.size, there.member, is_part, scored)
         group = self._group_of[key]
-        return Place(key, group, self.groups[group].size, self.groups[group].members[key], is_part)
+        return Place(key, group, self.groups[group].size, self.groups[group].members[key], is_part, scored)
 
     def wants(self, group: str, key: str) -> bool:
         """True if a group or a trace of this key was counted."""

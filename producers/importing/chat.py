@@ -34,6 +34,7 @@ def identify(glance: Glance, origin: Origin) -> Identity:
         task=task_key(glance),
         scope=origin.scope,
         group_size=origin.group_size,
+        scored=glance.reward is not None,
     )
 
 
@@ -46,7 +47,7 @@ def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     path.close(prompt, completion)
     graph.add(path.nodes)
     record = _record(line, prompt)
-    good = not record["errors"] and line.get("is_completed", True) and record["reward"] is not None and completion
+    good = not record["errors"] and line.get("is_completed", True) and completion
     name = line.get("task")
     return Recorded(
         trajectory=graph.trajectory(record),

@@ -9,7 +9,7 @@ from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.foreign import Json
 from rolloutlog.producers.importing.glance import Glance, task_key, trace_ids
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
-from rolloutlog.producers.importing.trace import read_bare
+from rolloutlog.producers.importing.trace import is_scored, read_bare
 
 
 def identify(glance: Glance, origin: Origin) -> Identity:
@@ -21,6 +21,7 @@ def identify(glance: Glance, origin: Origin) -> Identity:
         task=task_key(glance),
         scope=origin.scope,
         group_size=origin.group_size,
+        scored=is_scored(glance.rewards),
     )
 
 

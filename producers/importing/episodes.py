@@ -7,6 +7,8 @@ updates of E5 (`updates`).
 
 from __future__ import annotations
 
+from msgspec import UnsetType
+
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import Grain, RunKind, Status
 from rolloutlog.producers.importing.foreign import Json, part
@@ -15,6 +17,7 @@ from rolloutlog.producers.importing.graph import Graph
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 from rolloutlog.producers.importing.trace import (
     agent_of,
+    is_scored,
     reward_of,
     rounds_logprobs,
     say_sampling,
@@ -38,6 +41,7 @@ def identify(glance: Glance, origin: Origin) -> Identity:
         task=task_key(glance),
         scope=run.id or origin.scope,
         group_size=origin.group_size,
+        scored=isinstance(glance.traces, UnsetType) or any(is_scored(trace.rewards) for trace in glance.traces),
     )
 
 
@@ -83,8 +87,8 @@ def _forest(line: Json, traces: list[Json], span: Span | None, notes: Json) -> t
     """Columns of all traces, and how the episode ended. Late facts of their nodes go to `notes`."""
     graph, agents, statuses = Graph(span.start if span else None), list[Json](), list[Status]()
     for index, trace in enumerate(traces):
-        reward = reward_of(trace)
-        statuses.append(status_of(trace, reward))
+        reward = reward_of(trace.get("rewards"))
+        statuses.append(status_of(trace))
         say_sampling(trace)
         agents.append(agent_of(trace, reward, graph.add(trace.pop("nodes"), index)))
         if trace.get("task") == line.get("task"):

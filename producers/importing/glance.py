@@ -83,6 +83,7 @@ class TraceGlance(Struct):
 
     id: str
     info: Info | None = None
+    rewards: Any = None
 
 
 class Glance(Stamp):
@@ -100,6 +101,7 @@ class Glance(Stamp):
     nodes: Any = UNSET
     completion: Any = UNSET
     reward: Any = UNSET
+    rewards: Any = None
     trace_id: str | UnsetType | None = UNSET
     branches: Any = UNSET
     offset: Any = UNSET
@@ -112,7 +114,6 @@ class _Skimmed(Glance):
 
     nodes: Raw | UnsetType = UNSET
     completion: Raw | UnsetType = UNSET
-    reward: Raw | UnsetType = UNSET
     branches: Raw | UnsetType = UNSET
 
 

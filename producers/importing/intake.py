@@ -88,12 +88,17 @@ class Intake:
         if place is None or place.member >= place.size:
             counts.skip("group-full" if place else "written-meanwhile", where)
             return []
+        if rollout.reward is None and self.census.whole and not place.scored:
+            rollout = _without_result(rollout)
         there = self.known.rollouts.get(place.key)
         attempt = _attempt(rollout, there, place)
         slot = slot_of(rollout, place, attempt)
         events: list[Outgoing] = []
         if there is not None and attempt == there.attempt:
             counts.duplicates += 1
+            if there.pending and rollout.reward is not None:
+                there.pending = False
+                rollout.notes["reward"] = rollout.reward
         else:
             counts.imported += 1
             counts.changed += there is not None
@@ -138,7 +143,7 @@ def _attempt(rollout: NormalRollout, there: KnownRollout | None, place: Place) -
     """Attempt of a record: the known one where it says the same, the next where it doesn't. Raises Rejected."""
     if there is None:
         return 1
-    if there.digest == rollout.digest or place.is_part:
+    if there.digest == rollout.digest or place.is_part or _is_of_score_alone(rollout, there):
         return there.attempt
     is_late_result = there.status is Status.FAILED and rollout.status is Status.COMPLETED
     if there.fresh and not is_late_result:
@@ -146,8 +151,25 @@ def _attempt(rollout: NormalRollout, there: KnownRollout | None, place: Place) -
     return there.attempt + 1
 
 
+def _is_of_score_alone(rollout: NormalRollout, there: KnownRollout) -> bool:
+    """True where one of two completed copies was written before it was scored: the score is a note."""
+    if there.status is not Status.COMPLETED or rollout.status is not Status.COMPLETED:
+        return False
+    return there.pending or rollout.reward is None
+
+
+def _without_result(rollout: NormalRollout) -> NormalRollout:
+    """A rollout that nobody ever scored: failed, since a group must end."""
+    name = Headers.status.name
+    headers = [(header, text) for header, text in rollout.headers if header != name]
+    rollout.status, rollout.headers = Status.FAILED, [*headers, (name, Status.FAILED.encode())]
+    return rollout
+
+
 def _written(rollout: NormalRollout, place: Place, attempt: int) -> KnownRollout:
-    return KnownRollout(place.group, place.size, place.member, attempt, rollout.digest, rollout.status, fresh=True)
+    pending = rollout.status is Status.COMPLETED and rollout.reward is None
+    digest, status = rollout.digest, rollout.status
+    return KnownRollout(place.group, place.size, place.member, attempt, digest, status, pending, fresh=True)
 
 
 def is_new(group: KnownGroup, event: Outgoing) -> bool:

@@ -38,6 +38,8 @@ class KnownRollout:
     attempt: int
     digest: str
     status: Status
+    pending: bool = False
+    """Completed, and nobody has scored it."""
     fresh: bool = False
     at: tuple[int, int] | None = None
     """Partition and offset of its record, where known."""
@@ -74,7 +76,8 @@ class Known:
             elif key:
                 member, attempt = headers.require(Headers.member), headers.attempt or 1
                 digest, status, at = headers.digest or "", STATUS_OF[kind], (event.partition, event.offset)
-                self.add(key, KnownRollout(group, size, member, attempt, digest, status, at=at))
+                pending = status is Status.COMPLETED and headers.reward is None
+                self.add(key, KnownRollout(group, size, member, attempt, digest, status, pending, at=at))
         except (HeaderError, ValueError):
             return
 

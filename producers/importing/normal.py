@@ -31,6 +31,8 @@ class NormalRollout(Struct):
     body: bytes
     digest: str
     status: Status
+    reward: float | None
+    """None: it was written before it was scored."""
     headers: list[tuple[str, bytes]]
     env: str | None = None
     policy: PolicySpan | None = None

@@ -76,6 +76,7 @@ def _rollout(line: Line, parsed: Parsed, era: Era, origin: Origin) -> NormalRoll
         body=body,
         digest=digest,
         status=recorded.status,
+        reward=recorded.trajectory.reward,
         headers=Headers.encode(provenance.of_value(recorded.status, recorded.trajectory, digest)),
         env=recorded.env,
         policy=recorded.policy,

@@ -47,6 +47,8 @@ class Identity(Struct, frozen=True, kw_only=True, tag="trace"):
     scope: str = ""
     group_size: int | None = None
     """Rollouts per task, as the run's configuration says."""
+    scored: bool = True
+    """False for a copy that was written before it was scored."""
 
     @property
     def keys(self) -> list[str]:

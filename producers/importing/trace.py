@@ -28,8 +28,8 @@ def read_bare(
     filtered: bool | None = None,
 ) -> Recorded:  # fmt: skip
     """A line that is one trace, as a rollout; `version` is the policy's at its start. Raises Rejected."""
-    reward = reward_of(line)
-    status, lineage = status_of(line, reward), take_lineage(line)
+    reward = reward_of(line.get("rewards"))
+    status, lineage = status_of(line), take_lineage(line)
     say_sampling(line)
     graph = Graph(version)
     graph.add(line.pop("nodes"))
@@ -62,13 +62,23 @@ def agent_of(trace: Json, reward: float | None, root: int) -> Json:
     return {"name": name, "trainable": trainable, "reward": reward, "root": root, "trace": trace["id"]}
 
 
-def reward_of(trace: Json) -> float | None:
-    """Sum of scores, weighted where a weight is recorded (item 27); None where nothing was scored."""
-    if trace.get("rewards") is None:
+def reward_of(rewards: Any) -> float | None:
+    """Sum of scores, weighted where a weight is recorded (item 27); None where nothing was scored. Raises TypeError."""
+    if rewards is None:
         return None
-    scores = list(part(trace, "rewards").values())
+    if not isinstance(rewards, dict):
+        raise TypeError(f"`rewards` is {type(rewards).__name__}, not an object")
+    scores = list(cast("Json", rewards).values())
     scored = [_score(score) for score in scores if score is not None]
     return float(sum(scored)) if scored or not scores else None
+
+
+def is_scored(rewards: Any) -> bool:
+    """True unless a trace was written before it was scored."""
+    if not isinstance(rewards, dict):
+        return False
+    scores = cast("Json", rewards).values()
+    return not scores or any(score is not None for score in scores)
 
 
 def _score(score: Any) -> float:
@@ -78,10 +88,10 @@ def _score(score: Any) -> float:
     return score
 
 
-def status_of(trace: Json, reward: float | None) -> Status:
-    """Completed where it ended without an error, has nodes, and was scored; else failed: there is no result."""
+def status_of(trace: Json) -> Status:
+    """Completed where it ended without an error and has nodes; else failed: there is no result."""
     ended = trace.get("is_completed", True) and trace.get("ok", True) and not trace.get("errors")
-    return Status.COMPLETED if ended and trace.get("nodes") and reward is not None else Status.FAILED
+    return Status.COMPLETED if ended and trace.get("nodes") else Status.FAILED
 
 
 def rounds_logprobs(trace: Json) -> bool:

@@ -144,7 +144,6 @@ def test_several_agents_are_roots_of_one_forest(linear: dict[str, Any]) -> None:
         {"errors": [{"type": "SandboxError", "message": "boom"}]},
         {"is_completed": False},
         {"nodes": []},
-        {"rewards": {"correct": None}},
     ],
 )
 def test_no_result_is_failed(linear: dict[str, Any], change: dict[str, Any]) -> None:

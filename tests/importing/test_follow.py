@@ -219,6 +219,28 @@ async def _has(newest: Callable[[], Awaitable[dict[str, Any]]], absent: int) -> 
     return values is not None and sum(value is None for value in values) == absent
 
 
+def test_a_score_comes_later(settings: Settings, tmp_path: Path) -> None:
+    """While following, an unscored rollout is completed with its reward pending; the score is an annotation."""
+    unscored = orjson.loads(LINES[0])
+    unscored["traces"][0]["rewards"] = {"correct": None}
+
+    async def act(arrived: Callable[[int], Awaitable[None]]) -> None:
+        await arrived(1)
+        append(tmp_path / "traces.jsonl", LINES[0])
+
+        async def noted() -> bool:
+            return len(await events(settings)) == 2
+
+        await until(noted)
+
+    append(tmp_path / "traces.jsonl", orjson.dumps(unscored) + b"\n")
+    report = followed(settings, tmp_path, act)
+    assert (report.imported, report.duplicates) == (1, 1)
+    first, note = asyncio.run(events(settings))
+    assert (first.headers.type, first.headers.reward) == (EventType.ROLLOUT_COMPLETED, None)
+    assert read_annotation(note) == {"reward": pytest.approx(1.1)}
+
+
 def test_a_second_follower_fences_the_first(settings: Settings, tmp_path: Path) -> None:
     append(tmp_path / "traces.jsonl", LINES[0])
 

@@ -186,6 +186,26 @@ def test_members_that_lack_are_cancelled(settings: Settings, lines_file: Write) 
     assert imported(settings, file, group_size=6).cancelled == 0
 
 
+def test_late_scores(settings: Settings, lines_file: Write) -> None:
+    """A copy that was written before it was scored is completed, and the score an annotation; one that nobody ever
+    scored has no result: failed, so that its group ends."""
+    lines = (demo_run() / "rollouts/step_3/train/all/traces.jsonl").read_bytes().splitlines()[:2]
+    unscored = [orjson.loads(line) for line in lines]
+    for line in unscored:
+        line["traces"][0]["rewards"] = {"correct": None}
+    file = lines_file("traces.jsonl", *map(orjson.dumps, unscored), lines[0])
+    for _ in range(2):
+        imported(settings, file)
+        found = {rollout.slot.member: rollout for rollout in rollouts(settings)}
+        assert {member: rollout.status for member, rollout in found.items()} == {
+            0: Status.COMPLETED,
+            1: Status.FAILED,
+        }
+        assert found[0].trajectory.reward is None
+        (note,) = [read_annotation(event) for event in of_type(settings, EventType.ROLLOUT_ANNOTATED)]
+        assert note == {"reward": pytest.approx(1.1)}
+
+
 def test_bad_lines_are_dead_letters(settings: Settings, lines_file: Write) -> None:
     """Each with reason, path, line and the raw line where it is small; eval and the rest are imported."""
     good = (demo_run() / "rollouts/step_3/train/all/traces.jsonl").read_bytes().splitlines()[0]

@@ -119,10 +119,18 @@ def test_one_id_with_two_contents(lines_file: Write, dry_run: Run) -> None:
     assert reasons(report.eras["E4"]) == {"conflict": 1}
 
 
-def test_a_result_that_came_later(lines_file: Write, dry_run: Run) -> None:
-    """A record without a score, then the same with one: the second is the next attempt."""
+def test_a_score_that_came_later(lines_file: Write, dry_run: Run) -> None:
+    """A copy without a score and one with it, in either order: one rollout; the score is its own or an annotation."""
     good = episodes()
-    report = dry_run(lines_file("traces.jsonl", edited(good[0], rewards={"correct": None}), good[0]))
+    unscored = edited(good[0], rewards={"correct": None})
+    assert counts(dry_run(lines_file("a.jsonl", unscored, good[0])), "E4") == (2, 1, 1, 1)
+    assert counts(dry_run(lines_file("b.jsonl", good[0], unscored)), "E4") == (2, 1, 1, 0)
+
+
+def test_a_result_that_came_later(lines_file: Write, dry_run: Run) -> None:
+    """A record of an error, then one of the same id that completed: the second is the next attempt."""
+    good = episodes()
+    report = dry_run(lines_file("traces.jsonl", edited(good[0], ok=False), good[0]))
     assert (report.eras["E4"].imported, report.eras["E4"].changed) == (2, 1)
 
 
