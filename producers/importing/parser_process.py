@@ -1,6 +1,6 @@
-"""A process that reads spans for an importer: asked once on its input, answering in frames on its output.
+"""A process that reads spans for an importer: asked in frames on its input, answering in frames on its output.
 
-Guarantees: it ends when its work is done or nobody reads the answers any more. Leaves out: who asks (`parsers`).
+Guarantees: it ends when its input does, or when nobody reads the answers any more. Leaves out: who asks (`parsers`).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+from typing import BinaryIO
 
 import msgspec
 
@@ -19,19 +20,24 @@ PASSES: dict[str, Pass[object]] = {COUNT.name: COUNT, READ.name: READ}  # type: 
 
 
 def main() -> None:
-    """Read (pass, spans) to the end of the input; write a frame for each batch and an empty one after each span."""
+    """Answer each (pass, spans) with a frame for each batch, and an empty one after each span."""
     gc.disable()  # parsed JSON has no cycles, and each line is gone before the next
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    name, spans = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=tuple[str, list[Span]])
-    asked = PASSES[name]
-    encode, out = msgspec.msgpack.Encoder().encode, sys.stdout.buffer
-    for span in spans:
-        for batch in asked.read([span]):
-            frame = encode((batch.size, batch.items))
-            out.write(len(frame).to_bytes(HEAD, "little"))
-            out.write(frame)
-        out.write(bytes(HEAD))
-        out.flush()
+    asked, answers = sys.stdin.buffer, sys.stdout.buffer
+    while length := int.from_bytes(asked.read(HEAD), "little"):
+        name, spans = msgspec.msgpack.decode(asked.read(length), type=tuple[str, list[Span]])
+        for span in spans:
+            _answer(PASSES[name], span, answers)
+
+
+def _answer(asked: Pass[object], span: Span, answers: BinaryIO) -> None:
+    encode = msgspec.msgpack.Encoder().encode
+    for batch in asked.read([span]):
+        frame = encode((batch.size, batch.items))
+        answers.write(len(frame).to_bytes(HEAD, "little"))
+        answers.write(frame)
+    answers.write(bytes(HEAD))
+    answers.flush()
 
 
 if __name__ == "__main__":

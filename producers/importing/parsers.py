@@ -1,7 +1,8 @@
-"""A pass over spans, in this process or shared among several.
+"""Passes over spans, in this process or shared among several.
 
-Guarantees: batches come in the order of the lines, whoever read them; a parser process ends when this one does, since
-nobody reads what it writes; what is read ahead is bounded, by a few batches a parser. Leaves out: what the items mean.
+Guarantees: batches come in the order of the lines, whoever read them; a parser process ends with this one, since its
+input closes and nobody reads what it writes; what is read ahead is bounded, by a few batches a parser. Leaves out: what
+the items mean.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
 from rolloutlog.producers.importing.passes import Batch, Pass
 from rolloutlog.producers.importing.span import Span
-from rolloutlog.producers.importing.spans import SPAN_BYTES
 
 T = TypeVar("T")
 
@@ -25,28 +25,51 @@ MODULE = "rolloutlog.producers.importing.parser_process"
 HEAD = 4
 """Bytes of a frame's length, little-endian; a frame of length 0 ends a span."""
 READ_AHEAD = 1 << 20
+WORTH_BYTES = 64 << 20
+"""A process takes half a second to start, and reads about so much in the meantime."""
 
 
 def parsers_for(size: int) -> int:
     """How many processes are worth it for so many bytes: one a core, and none for little."""
-    wanted = min(os.cpu_count() or 1, size // (2 * SPAN_BYTES))
+    wanted = min(os.cpu_count() or 1, size // WORTH_BYTES)
     return wanted if wanted > 1 else 0
 
 
-async def parsed(asked: Pass[T], spans: Sequence[Span], processes: int) -> AsyncIterator[Batch[T]]:
-    """Batches of all spans, in order."""
-    if processes == 0:
-        async for batch in _here(asked, spans):
-            yield batch
-        return
-    parsers = [await _started(asked, spans[number::processes]) for number in range(processes)]
-    try:
-        for number, span in enumerate(spans):
-            async for batch in _answers(asked, span, parsers[number % processes]):
+class Parsers:
+    """Reads spans: `async with Parsers(2) as parsers: async for batch in parsers.read(COUNT, spans)`."""
+
+    def __init__(self, processes: int) -> None:
+        """With no processes all is read here, in a thread."""
+        self._count = processes
+        self._processes: list[Process] = []
+
+    async def __aenter__(self) -> Self:
+        for _ in range(self._count):
+            self._processes.append(
+                await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, limit=READ_AHEAD, start_new_session=True
+                )
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self._processes:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def read(self, asked: Pass[T], spans: Sequence[Span]) -> AsyncIterator[Batch[T]]:
+        """Batches of all spans, in order."""
+        if not self._processes:
+            async for batch in _here(asked, spans):
                 yield batch
-    finally:
-        for parser in parsers:
-            await _ended(parser)
+            return
+        count = len(self._processes)
+        for number, process in enumerate(self._processes):
+            _ask(process, asked, spans[number::count])
+        for number, span in enumerate(spans):
+            async for batch in _answers(asked, span, self._processes[number % count]):
+                yield batch
 
 
 async def _here(asked: Pass[T], spans: Sequence[Span]) -> AsyncIterator[Batch[T]]:
@@ -62,26 +85,16 @@ async def _here(asked: Pass[T], spans: Sequence[Span]) -> AsyncIterator[Batch[T]
         batches.close()
 
 
-async def _started(asked: Pass[T], spans: Sequence[Span]) -> Process:
-    parser = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, limit=READ_AHEAD, start_new_session=True
-    )
-    if parser.stdin is None:
+def _ask(process: Process, asked: Pass[T], spans: Sequence[Span]) -> None:
+    if process.stdin is None:
         raise RuntimeError("a parser process has no input")
-    parser.stdin.write(msgspec.msgpack.encode((asked.name, list(spans))))
-    parser.stdin.close()
-    return parser
+    frame = msgspec.msgpack.encode((asked.name, list(spans)))
+    process.stdin.write(len(frame).to_bytes(HEAD, "little") + frame)
 
 
-async def _answers(asked: Pass[T], span: Span, parser: Process) -> AsyncIterator[Batch[T]]:
-    if parser.stdout is None:
+async def _answers(asked: Pass[T], span: Span, process: Process) -> AsyncIterator[Batch[T]]:
+    if process.stdout is None:
         raise RuntimeError("a parser process has no output")
-    while length := int.from_bytes(await parser.stdout.readexactly(HEAD), "little"):
-        size, items = asked.decoder.decode(await parser.stdout.readexactly(length))
+    while length := int.from_bytes(await process.stdout.readexactly(HEAD), "little"):
+        size, items = asked.decoder.decode(await process.stdout.readexactly(length))
         yield Batch(span, items, size)
-
-
-async def _ended(parser: Process) -> None:
-    if parser.returncode is None:
-        parser.kill()
-    await parser.wait()

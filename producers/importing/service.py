@@ -22,7 +22,7 @@ from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.importing.census import Census
 from rolloutlog.producers.importing.intake import Intake, Where
 from rolloutlog.producers.importing.known import Known, read_known, read_policies
-from rolloutlog.producers.importing.parsers import parsed, parsers_for
+from rolloutlog.producers.importing.parsers import Parsers, parsers_for
 from rolloutlog.producers.importing.passes import COUNT, READ, Batch, Pass, T
 from rolloutlog.producers.importing.progress import Phase, Progress, Watch
 from rolloutlog.producers.importing.report import Report
@@ -44,14 +44,18 @@ async def import_runs(
     BrokerUnreachable, RecordTooLarge, MissingExtra (a compressed file without zstandard).
     """
     started = time.monotonic()
-    source = _Source.of(find_sources(paths), parsers, watch)
-    report = source.report(dry_run)
-    census, updates = await _counted(source, group_size)
-    if dry_run:
-        async for _ in _events(_intake(settings.run_id, census, updates, Known(), report), source, strict):
-            pass
-    else:
-        await _write(settings, census, updates, report, source, strict)
+    sources = find_sources(paths)
+    report = _report(sources, dry_run)
+    async with Parsers(parsers_for(report.bytes) if parsers is None else parsers) as reading:
+        source = _Source(list(spans_of(sources)), report.bytes, reading, watch)
+        if any(span.is_compressed for span in source.spans):
+            _need_zstandard()
+        census, updates = await _counted(source, group_size)
+        if dry_run:
+            async for _ in _events(_intake(settings.run_id, census, updates, Known(), report), source, strict):
+                pass
+        else:
+            await _write(settings, census, updates, report, source, strict)
     report.groups, report.singles = len(census.groups) - census.singles, census.singles
     report.seconds = time.monotonic() - started
     return report
@@ -61,33 +65,26 @@ async def import_runs(
 class _Source:
     """What is imported, and how it is read."""
 
-    sources: Sources
     spans: list[Span]
     size: int
-    parsers: int
+    parsers: Parsers
     watch: Watch | None
-
-    @classmethod
-    def of(cls, sources: Sources, parsers: int | None, watch: Watch | None) -> _Source:
-        spans, size = list(spans_of(sources)), sources.size
-        if any(span.is_compressed for span in spans):
-            _need_zstandard()
-        return cls(sources, spans, size, parsers_for(size) if parsers is None else parsers, watch)
-
-    def report(self, dry_run: bool) -> Report:
-        report = Report(files=len(self.sources.files), bytes=self.size, dry_run=dry_run)
-        for path, reason in self.sources.passed:
-            report.pass_over(path, reason)
-        return report
 
     async def passed(self, asked: Pass[T], phase: Phase) -> AsyncIterator[Batch[T]]:
         """All batches of a pass, saying after each how far it is."""
         done, rows = 0, 0
-        async for batch in parsed(asked, self.spans, self.parsers):
+        async for batch in self.parsers.read(asked, self.spans):
             yield batch
             done, rows = done + batch.size, rows + len(batch.items)
             if self.watch is not None:
                 self.watch(Progress(phase, min(done, self.size), self.size, rows))
+
+
+def _report(sources: Sources, dry_run: bool) -> Report:
+    report = Report(files=len(sources.files), bytes=sources.size, dry_run=dry_run)
+    for path, reason in sources.passed:
+        report.pass_over(path, reason)
+    return report
 
 
 def _need_zstandard() -> None:

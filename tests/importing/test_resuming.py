@@ -17,7 +17,7 @@ from rolloutlog.producers.importing.census import Census
 from rolloutlog.producers.importing.demo import demo_run
 from rolloutlog.producers.importing.intake import Intake, Where
 from rolloutlog.producers.importing.known import Known
-from rolloutlog.producers.importing.parsers import parsed
+from rolloutlog.producers.importing.parsers import Parsers
 from rolloutlog.producers.importing.passes import COUNT, READ
 from rolloutlog.producers.importing.report import Report
 from rolloutlog.producers.importing.sources import find_sources
@@ -49,14 +49,15 @@ class Log:
     async def _import(self, path: Path, stop: int | None) -> Report:
         spans = list(spans_of(find_sources([path])))
         census, updates, report = Census(), Updates(), Report()
-        async for batch in parsed(COUNT, spans, 0):
+        parsers = Parsers(0)
+        async for batch in parsers.read(COUNT, spans):
             for item in batch.items:
                 if item is not None and not isinstance(item, UpdateAt):
                     census.add(item)
         known = self._known()
         census.number(known)
         intake, number = Intake("run", census, known, report, updates), 0
-        async for batch in parsed(READ, spans, 0):
+        async for batch in parsers.read(READ, spans):
             for line in batch.items:
                 number += 1
                 for event in intake.take(line, Where(str(path), number), 0):
