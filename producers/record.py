@@ -16,10 +16,9 @@ from rolloutlog.contract import value
 from rolloutlog.contract.checks import check_slot, read_headers
 from rolloutlog.contract.errors import InvalidRecord
 from rolloutlog.contract.events import Event, Outgoing, rollout_event
-from rolloutlog.contract.headers import FIELDS, MAX_TEXT, Headers
+from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.soundness import check_trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 
@@ -30,25 +29,9 @@ def record_of(rollout: Rollout, *, source: str, now: int) -> Outgoing:
         check_slot(rollout.slot)
         body = value.encode(rollout.trajectory)
         check_trajectory(rollout.trajectory)
-        record = rollout_event(rollout, source=source, now=now, body=body)
-        read = Slot.of(_readable(record))
-    except InvalidRecord:
-        raise
+        return rollout_event(rollout, source=source, now=now, body=body)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise refusal(error) from error
-    if read != rollout.slot:
-        raise InvalidRecord(RejectReason.HEADER_MALFORMED, f"{rollout.slot} would be read as {read}")
-    return record
-
-
-def _readable(record: Outgoing) -> Headers:
-    """Its headers, if a reader takes each; only one that is very long could be refused for itself. Raises Rejected."""
-    headers = Headers(record.headers)
-    if max(map(len, headers.raw.values())) > MAX_TEXT:
-        for field in FIELDS.values():
-            if (raw := headers.raw.get(field.name)) is not None:
-                field.read(raw)
-    return headers
 
 
 def note_of(make: Callable[[], Outgoing], read: Callable[[Event], Any]) -> Outgoing:
@@ -75,6 +58,4 @@ def refusal(error: Exception) -> InvalidRecord:
     """Our error for what a check said, or for what couldn't even be written down."""
     if isinstance(error, Rejected):
         return InvalidRecord(error.reason, error.detail)
-    if isinstance(error, UnicodeError):
-        return InvalidRecord(RejectReason.HEADER_MALFORMED, f"a header isn't UTF-8 text: {error}")
     return InvalidRecord(RejectReason.SHAPE, f"{type(error).__name__}: {error}")

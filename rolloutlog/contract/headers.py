@@ -34,17 +34,19 @@ REMEMBERED = 256
 class Field(Generic[T]):
     """One row of the table: a header that is parsed on access and None when absent."""
 
-    __slots__ = ("dump", "kind", "meaning", "name", "parse", "read", "required")
+    __slots__ = ("dump", "kind", "meaning", "name", "parse", "read", "required", "write")
 
     def __init__(
         self, name: str, kind: str, parse: Callable[[str], T], meaning: str, *, required: bool = False,
-        dump: Callable[[T], str] = str,
+        dump: Callable[[T], str] = str, unique: bool = False,
     ) -> None:  # fmt: skip
         self.name, self.kind, self.parse, self.meaning = name, kind, parse, meaning
         self.required, self.dump = required, dump
-        self.read: Callable[[bytes], T] = lru_cache(REMEMBERED)(self._read)
-        """The value of this header; raises HeaderError(header-malformed). Headers repeat over the members of a group
-        and the records of a run, so what was read last is remembered."""
+        self.read: Callable[[bytes], T] = self._read if unique else lru_cache(REMEMBERED)(self._read)
+        """The value of this header; raises HeaderError(header-malformed). Most headers repeat over the members of a
+        group and the records of a run, so what was read last is remembered, but for `unique` ones."""
+        self.write: Callable[[T], bytes] = self._write if unique else lru_cache(REMEMBERED, typed=True)(self._write)
+        """The header for a value, if it reads as that value; raises HeaderError(header-malformed)."""
 
     @overload
     def __get__(self, instance: None, owner: type[Headers]) -> Field[T]: ...
@@ -63,6 +65,17 @@ class Field(Generic[T]):
             raise HeaderError(
                 RejectReason.HEADER_MALFORMED, f"header {self.name}={raw[:80]!r} isn't {self.kind}"
             ) from error
+
+    def _write(self, value: T) -> bytes:
+        try:
+            raw = self.dump(value).encode()
+        except ValueError as error:
+            raise HeaderError(RejectReason.HEADER_MALFORMED, f"{self.name}={value!r} isn't text: {error}") from error
+        if self.parse is _text and type(value) is str and 0 < len(value) <= MAX_TEXT:
+            return raw  # reads as itself
+        if (read := self.read(raw)) != value:
+            raise HeaderError(RejectReason.HEADER_MALFORMED, f"{self.name}={value!r} would be read as {read!r}")
+        return raw
 
 
 def _text(text: str) -> str:
@@ -108,11 +121,12 @@ class Headers:
 
     spec_version = Field("ce_specversion", "text", _text, "CloudEvents version; 1.0 when absent")
     id = Field(
-        "ce_id", "text", _text, "event id: a function of what the event says, so a retry is harmless", required=True
-    )
+        "ce_id", "text", _text, "event id: a function of what the event says, so a retry is harmless", required=True,
+        unique=True,
+    )  # fmt: skip
     type = Field("ce_type", "text", _text, "event type, such as rollout.completed", required=True)
     source = Field("ce_source", "text", _text, "who wrote it, such as /workers/7", required=True)
-    subject = Field("ce_subject", "text", _text, "what it is about: the rollout, seed, group or policy")
+    subject = Field("ce_subject", "text", _text, "what it is about: the rollout, seed, group or policy", unique=True)
     time = Field("ce_time", "RFC 3339 time", _text, "when it was written")
     content_type = Field(CONTENT_TYPE, "media type", _text, "how to read the value", required=True)
     schema_version = Field("ce_schemaversion", "integer", natural, "version of this type's schema", required=True)
@@ -125,7 +139,7 @@ class Headers:
     group_train = Field("ce_grouptrain", "integer", natural, "members needed to train the group")
     member = Field("ce_member", "integer", natural, "slot in the group, from 0", required=True)
     attempt = Field("ce_attempt", "integer", natural, "numbered try at this rollout, from 1")
-    rollout = Field("ce_rollout", "text", _text, "rollout id: <group>.<member>")
+    rollout = Field("ce_rollout", "text", _text, "rollout id: <group>.<member>", unique=True)
     status = Field("ce_status", "completed, aborted or failed", _word(Status), "how this attempt ended")
     stop_condition = Field("ce_stopcondition", "text", _text, "why generation stopped")
     oldest_policy = Field("ce_oldestpolicy", "timeline:version", Policy.parse, "oldest policy of a sampled token")
@@ -134,7 +148,7 @@ class Headers:
         "ce_grain", "token, episode or none", _word(Grain), "how finely policies were recorded; token when absent"
     )
     dispatch_step = Field("ce_dispatchstep", "integer", natural, "train step at which it was dispatched")
-    reward = Field("ce_reward", "number", _real, "reward; absent: pending", dump=_real_text)
+    reward = Field("ce_reward", "number", _real, "reward; absent: pending", dump=_real_text, unique=True)
     tokens = Field("ce_tokens", "integer", natural, "tokens over all nodes")
     turns = Field("ce_turns", "integer", natural, "sampled nodes")
     branches = Field("ce_branches", "integer", natural, "root-to-leaf paths")
@@ -145,8 +159,16 @@ class Headers:
         "whether the source filtered it out",
         dump=_flag_text,
     )
-    digest = Field("ce_digest", "SHA-256, hex", _text, "digest of the value (of the body, where a claim stands for it)")
-    raw_digest = Field("ce_rawdigest", "SHA-256, hex", _text, "digest of the source's line, where imported")
+    digest = Field(
+        "ce_digest",
+        "SHA-256, hex",
+        _text,
+        "digest of the value (of the body, where a claim stands for it)",
+        unique=True,
+    )
+    raw_digest = Field(
+        "ce_rawdigest", "SHA-256, hex", _text, "digest of the source's line, where imported", unique=True
+    )
     origin_seed = Field(
         "ce_originseed", "text", _text, "seed from which all members of the group descend; absent: imported"
     )
@@ -190,13 +212,12 @@ class Headers:
 
     @classmethod
     def encode(cls, values: Mapping[str, Any]) -> list[tuple[str, bytes]]:
-        """Headers for attribute names; None is left out. Raises KeyError for a name that isn't in the table."""
-        fields = FIELDS
-        return [
-            (fields[name].name, fields[name].dump(value).encode())
-            for name, value in values.items()
-            if value is not None
-        ]
+        """Headers for attribute names, each of which reads as what it was written for; None is left out.
+
+        Raises HeaderError(header-malformed), and KeyError for a name that isn't in the table.
+        """
+        fields = [(FIELDS[name], value) for name, value in values.items() if value is not None]
+        return [(field.name, field.write(value)) for field, value in fields]
 
     def __repr__(self) -> str:
         return f"Headers({self.raw!r})"
