@@ -20,6 +20,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.failures import stop_client, typed
 from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.presence import Presence
 
 BEAT_MS = 200
 STOP_S = 10.0
@@ -38,6 +39,7 @@ class GroupMember(ConsumerRebalanceListener):
         self._options = options
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._failure: BaseException | None = None
+        self._presence = Presence(connection, options.inputs)
         self._consumer: AIOKafkaConsumer = connection.consumer(
             connection.names.group(options.role),
             partition_assignment_strategy=(RangePartitionAssignor,),
@@ -61,7 +63,10 @@ class GroupMember(ConsumerRebalanceListener):
             await asyncio.wait_for(stop_client(self._consumer), STOP_S)
 
     async def beat(self) -> None:
-        """Show that we are alive for a moment, and raise what went wrong in a callback or in the group."""
+        """Show that we are alive for a moment, and raise what went wrong in a callback or in the group.
+
+        Raises NotFound where the topics are gone.
+        """
         try:
             # everything is paused, so nothing comes; without the call aiokafka would take us for stuck
             await self._consumer.getmany(timeout_ms=BEAT_MS)
@@ -71,6 +76,7 @@ class GroupMember(ConsumerRebalanceListener):
             raise typed(error, self._connection) from error
         if self._failure is not None:
             raise self._failure
+        await self._presence.check()
 
     async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
         """Give up everything; aiokafka swallows what is raised here, so keep it."""

@@ -22,6 +22,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.failures import stop_client, typed
 from rolloutlog.kafka.lenient import fetch_leniently
+from rolloutlog.kafka.presence import Presence
 from rolloutlog.kafka.tail import event_of
 
 POLL_MS = 500
@@ -53,6 +54,7 @@ class WorkQueue:
         self._connection = connection
         self._topic = topic
         self._ownerships = Ownerships()
+        self._presence = Presence(connection, [topic])
         self._consumer: AIOKafkaConsumer = connection.consumer(
             connection.names.group(role),
             auto_offset_reset="earliest",
@@ -86,7 +88,7 @@ class WorkQueue:
         return {place.partition for place in self._consumer.assignment()}
 
     async def next(self, timeout_ms: int = POLL_MS) -> Offered | None:
-        """The next record, or None after `timeout_ms` without one.
+        """The next record, or None after `timeout_ms` without one. Raises NotFound where the topic is gone.
 
         Don't cancel it: aiokafka would count it as running for ever (reference kafka 1, pitfall 10).
         """
@@ -99,6 +101,7 @@ class WorkQueue:
         for place, records in fetched.items():
             for record in records:
                 return self._offered(place, record)
+        await self._presence.check()
         return None
 
     async def _next_leniently(self) -> Offered | None:

@@ -1,0 +1,48 @@
+"""Topics that are deleted under running services (design 9.5): each ends, and says what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.consumers.buffer_service import run_buffer
+from rolloutlog.contract.errors import NotFound
+from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.kafka.admin import delete_topics
+from rolloutlog.kafka.connection import connection_of
+from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.producers.worker import run_worker
+from rolloutlog.trainer.stream import GroupStream
+from tests.live.game import Dice, Game
+from tests.live.service import SESSION_MS
+from tests.live.shell import Shell
+from tests.producers.log import emit, everything, seed_of, until
+
+
+@pytest.mark.broker
+def test_services_of_deleted_topics_end(kafka_broker: EmbeddedKafka, tmp_path: Path) -> None:
+    shell = Shell(kafka_broker, tmp_path, "[topics]\npartitions = 2\n[trainer]\nstarve_s = 15.0\n")
+    shell.run("topics", "create")
+    settings = shell.settings
+
+    async def body() -> None:
+        async with GroupStream(settings):
+            pass
+        services = [
+            asyncio.create_task(run_buffer(settings, options=LoopOptions(session_timeout_ms=SESSION_MS))),
+            asyncio.create_task(run_worker(settings, Game(), Dice(), session_timeout_ms=SESSION_MS)),
+        ]
+        await emit(settings, seed_of("g", task={"act": "", "question": "?"}))
+
+        async def played() -> bool:
+            return len(await everything(settings, kind=EventType.ROLLOUT_COMPLETED)) == 2
+
+        await until(played)
+        await delete_topics(connection_of(settings))
+        ended = await asyncio.wait_for(asyncio.gather(*services, return_exceptions=True), 90)
+        assert [type(error) for error in ended] == [NotFound, NotFound]
+
+    asyncio.run(body())
