@@ -8,9 +8,14 @@ package, as a pytest plugin).
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # in the background of a script Ctrl-C is ignored, which children inherit; tests of it need it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NEEDS = ("pure", "broker", "chaos", "containers")
 

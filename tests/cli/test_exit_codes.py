@@ -91,7 +91,10 @@ def test_ctrl_c_exits_130_and_sigterm_drains_with_0(tmp_path: Path, kafka_broker
         process = subprocess.Popen(
             [SCRIPT, "buffer", "run", "-n", "signals", "-b", servers], cwd=tmp_path, stderr=subprocess.PIPE, text=True
         )
-        assert process.stderr is not None
-        assert "reading" in process.stderr.readline()
-        process.send_signal(number)
-        assert process.wait(60) == code
+        try:
+            assert process.stderr is not None
+            assert "reading" in process.stderr.readline()
+            process.send_signal(number)
+            assert process.wait(60) == code
+        finally:
+            process.kill()
