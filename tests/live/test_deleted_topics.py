@@ -31,10 +31,8 @@ def test_services_of_deleted_topics_end(kafka_broker: EmbeddedKafka, tmp_path: P
     async def body() -> None:
         async with GroupStream(settings):
             pass
-        services = [
-            asyncio.create_task(run_buffer(settings, options=LoopOptions(session_timeout_ms=SESSION_MS))),
-            asyncio.create_task(run_worker(settings, Game(), Dice(), session_timeout_ms=SESSION_MS)),
-        ]
+        buffer = asyncio.create_task(run_buffer(settings, options=LoopOptions(session_timeout_ms=SESSION_MS)))
+        worker = asyncio.create_task(run_worker(settings, Game(), Dice(), session_timeout_ms=SESSION_MS))
         await emit(settings, seed_of("g", task={"act": "", "question": "?"}))
 
         async def played() -> bool:
@@ -42,7 +40,7 @@ def test_services_of_deleted_topics_end(kafka_broker: EmbeddedKafka, tmp_path: P
 
         await until(played)
         await delete_topics(connection_of(settings))
-        ended = await asyncio.wait_for(asyncio.gather(*services, return_exceptions=True), 90)
+        ended = await asyncio.wait_for(asyncio.gather(buffer, worker, return_exceptions=True), 90)
         assert [type(error) for error in ended] == [NotFound, NotFound]
 
     asyncio.run(body())
