@@ -29,7 +29,7 @@ from rolloutlog.kafka.run_record import declare
 from rolloutlog.producers.importing.service import import_runs
 
 ROUNDS = 3
-RATIO_BYTES = 192 << 20
+RATIO_BYTES = 256 << 20
 MEMORY_BYTES = 1 << 30
 
 _IMPORT = """

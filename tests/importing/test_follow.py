@@ -85,6 +85,8 @@ def followed(settings: Settings, folder: Path, act: Callable[..., Coroutine[Any,
         await asyncio.wait({following, acting}, return_when=asyncio.FIRST_COMPLETED)
         if acting.done():
             acting.result()
+        acting.cancel()
+        await asyncio.wait({acting})
         stop.set()
         return await following
 
@@ -248,12 +250,14 @@ def test_a_second_follower_fences_the_first(settings: Settings, tmp_path: Path) 
         await arrived(1)
         stop = asyncio.Event()
         other = asyncio.create_task(follow_runs(settings, [tmp_path], stop=stop))
-        append(tmp_path / "traces.jsonl", LINES[1])
-        await arrived(2)
-        append(tmp_path / "traces.jsonl", *LINES[2:6])
-        await arrived(6)
-        stop.set()
-        await other
+        try:
+            append(tmp_path / "traces.jsonl", LINES[1])
+            await arrived(2)
+            append(tmp_path / "traces.jsonl", *LINES[2:6])
+            await arrived(6)
+        finally:
+            stop.set()
+            await other
 
     with pytest.raises(Fenced):
         followed(settings, tmp_path, act)

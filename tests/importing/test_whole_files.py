@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,3 +185,36 @@ def test_zstd_chunks(tmp_path: Path, dry_run: Run) -> None:
     report = dry_run(tmp_path)
     assert report.imported == 16
     assert reasons(report.eras["unknown"]) == {"unreadable": 1}
+
+
+SLEEPY = """
+import asyncio, sys
+from rolloutlog.producers.importing.parsers import Parsers
+from rolloutlog.producers.importing.passes import READ
+from rolloutlog.producers.importing.sources import find_sources
+from rolloutlog.producers.importing.spans import spans_of
+
+async def main():
+    async with Parsers(2) as parsers:
+        async for _ in parsers.read(READ, list(spans_of(find_sources([sys.argv[1]])))):
+            print("reading", flush=True)
+            await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+def test_parsers_end_with_their_importer(tmp_path: Path) -> None:
+    """Killed with -9 in the midst of reading, it leaves no process behind."""
+    psutil = pytest.importorskip("psutil")
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes((b"\n".join(episodes()) + b"\n") * 60)
+    importer = subprocess.Popen([sys.executable, "-c", SLEEPY, str(file)], stdout=subprocess.PIPE, text=True)
+    assert importer.stdout is not None
+    assert importer.stdout.readline() == "reading\n"
+    parsers = psutil.Process(importer.pid).children()
+    assert len(parsers) == 2
+    importer.kill()
+    importer.wait()
+    importer.stdout.close()
+    assert not psutil.wait_procs(parsers, timeout=20)[1]
