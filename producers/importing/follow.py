@@ -25,7 +25,7 @@ from rolloutlog.kafka.writing import TransactionalWriter
 from rolloutlog.producers.importing.follower import Follower
 from rolloutlog.producers.importing.progress import Progress, Watch
 from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.sources import SourceFile, find_sources
+from rolloutlog.producers.importing.sources import Finder, SourceFile
 from rolloutlog.producers.run import join
 
 LOOK_AGAIN_MS = 5000
@@ -52,10 +52,12 @@ async def follow_runs(
     writer = TransactionalWriter(run.connection, run.connection.names.transactional_id(name), run.blobs)
     async with writer, PayloadReader(run.connection) as payloads:
         follower = await Follower.restored(name, run, writer, payloads, group_size)
-        for file in await asyncio.to_thread(_files, paths):
+        finder = Finder()
+        for file in await asyncio.to_thread(_files, finder, paths):
             await asyncio.to_thread(follower.count_passed, file)
         async for _ in _wakes(roots, ending):
-            await _round(follower, paths, ending, watch)
+            while await _round(follower, await asyncio.to_thread(_files, finder, paths), ending, watch):
+                continue
     report = follower.intake.report
     report.groups = len(follower.intake.census.groups) - follower.intake.census.singles
     report.singles = follower.intake.census.singles
@@ -68,18 +70,16 @@ def _name(paths: Sequence[str | Path]) -> str:
     return f"import.{id_of('source', *sorted(os.path.abspath(path) for path in paths))}"
 
 
-async def _round(follower: Follower, paths: Sequence[str | Path], ending: asyncio.Event, watch: Watch | None) -> None:
-    """Take all that is new, file by file in order; again from the start until nothing is."""
-    found = True
-    while found and not ending.is_set():
-        found = False
-        files = await asyncio.to_thread(_files, paths)
-        follower.intake.report.files = len(files)
-        for file in files:
-            while not ending.is_set() and await _took(follower, file):
-                found = True
-                if watch is not None:
-                    watch(_progress(follower))
+async def _round(follower: Follower, files: Sequence[SourceFile], ending: asyncio.Event, watch: Watch | None) -> bool:
+    """Take all that is new, file by file in order; False where nothing was."""
+    found = False
+    follower.intake.report.files = len(files)
+    for file in files:
+        while not ending.is_set() and await _took(follower, file):
+            found = True
+            if watch is not None:
+                watch(_progress(follower))
+    return found
 
 
 async def _took(follower: Follower, file: SourceFile) -> bool:
@@ -95,9 +95,9 @@ def _progress(follower: Follower) -> Progress:
     return Progress("importing", done, done, rows)
 
 
-def _files(paths: Sequence[str | Path]) -> list[SourceFile]:
+def _files(finder: Finder, paths: Sequence[str | Path]) -> list[SourceFile]:
     try:
-        return find_sources(paths).files
+        return finder.find(paths).files
     except SourceUnreadable:
         return []
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
@@ -37,6 +38,8 @@ from rolloutlog.producers.importing.tail import Chunk, Cursor, file_key, new_lin
 from rolloutlog.producers.importing.updates import UpdateAt
 from rolloutlog.producers.run import Run
 
+Stamp = tuple[int, int, int]
+"""Inode, size and time of the last change of a file."""
 RECORDS = frozenset(map(str, STATUS_OF))
 
 
@@ -49,6 +52,8 @@ class Follower:
     intake: Intake
     notes: LateNotes
     cursors: dict[str, Cursor] = field(default_factory=dict[str, Cursor])
+    _done: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
+    """Files that had nothing new, as they were then."""
 
     @classmethod
     async def restored(
@@ -83,12 +88,16 @@ class Follower:
                 self.intake.updates.add(item, span.path)
 
     async def take_new(self, file: SourceFile) -> bool:
-        """Take some new lines of a file; False where there were none."""
+        """Take some new lines of a file; False where there were none. Raises FileNotFoundError."""
+        stamp = _stamp(file.path)
+        if self._done.get(file.path) == stamp:
+            return False
         key = await asyncio.to_thread(file_key, file.path)
         if key is None:
             return False
         chunk = await asyncio.to_thread(new_lines, file, self.cursors.get(key, Cursor()))
         if not chunk.lines and chunk.change is None:
+            self._done[file.path] = stamp
             return False
         if chunk.change is not None:
             self._begin_anew()
@@ -120,6 +129,11 @@ class Follower:
         """A rewritten file: its records are of another reading, so that a changed one is the next attempt."""
         for rollout in self.intake.known.rollouts.values():
             rollout.fresh = False
+
+
+def _stamp(path: Path) -> Stamp:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _read(chunk: Chunk) -> list[Normal]:

@@ -75,6 +75,11 @@ def head_of(path: Path) -> bytes:
         return b""
 
 
+def is_whole(head: bytes) -> bool:
+    """True for a head that won't change while its file grows."""
+    return len(head) >= HEAD_BYTES or head.endswith(b"\n")
+
+
 def _unreadable(span: Span, byte: int, why: str) -> Line:
     return Line(byte, b"", Rejected(RejectReason.UNREADABLE, f"{span.path}: {why}"))
 

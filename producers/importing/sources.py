@@ -12,13 +12,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from rolloutlog.contract.errors import SourceUnreadable
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.vocabulary import RunKind
-from rolloutlog.producers.importing.evidence import evidence_beside
-from rolloutlog.producers.importing.lines import head_of
+from rolloutlog.producers.importing.evidence import Evidence, evidence_beside
+from rolloutlog.producers.importing.lines import head_of, is_whole
 from rolloutlog.producers.importing.recorded import Origin
 
 LINES = (".jsonl", ".jsonl.zst")
@@ -64,42 +65,71 @@ class Sources:
 
 def find_sources(paths: Iterable[str | Path]) -> Sources:
     """All files below the paths. Raises SourceUnreadable where a path names nothing, or nothing holds lines."""
-    sources, seen = Sources(), set[tuple[int, int]]()
-    for path in paths:
-        for found in _named(str(path)):
-            for file in _below(found, sources):
-                status = file.stat()
-                if (key := (status.st_dev, status.st_ino)) in seen:
-                    sources.passed.append((str(file), "same-file"))
-                else:
-                    seen.add(key)
-                    sources.files.append(SourceFile(file, _origin(file)))
-    if not sources.files and not sources.unreadable:
-        raise SourceUnreadable(f"no rollouts below {', '.join(map(str, paths))}")
-    return sources
+    return Finder().find(paths)
+
+
+class Finder:
+    """Finds files again and again; what is known of one that is still the same isn't asked twice."""
+
+    def __init__(self) -> None:
+        self._origins: dict[tuple[Path, int], Origin] = {}
+        self._evidence: dict[tuple[Path, str], Evidence] = {}
+
+    def find(self, paths: Iterable[str | Path]) -> Sources:
+        """All files below the paths. Raises as `find_sources` does."""
+        sources, seen = Sources(), set[tuple[int, int]]()
+        for path in paths:
+            for found in _named(str(path)):
+                for file in _below(found, sources):
+                    self._take(file, sources, seen)
+        if not sources.files and not sources.unreadable:
+            raise SourceUnreadable(f"no rollouts below {', '.join(map(str, paths))}")
+        return sources
+
+    def _take(self, file: Path, sources: Sources, seen: set[tuple[int, int]]) -> None:
+        try:
+            status = file.stat()
+        except FileNotFoundError:
+            return  # gone since its folder was listed
+        if (key := (status.st_dev, status.st_ino)) in seen:
+            sources.passed.append((str(file), "same-file"))
+            return
+        seen.add(key)
+        sources.files.append(SourceFile(file, self._origin(file, status.st_ino)))
+
+    def _origin(self, file: Path, inode: int) -> Origin:
+        """What path, beginning and neighbours of a file say."""
+        if (known := self._origins.get((file, inode))) is not None:
+            return known
+        origin, evidence, head = origin_of(file), self._beside(file), head_of(file)
+        made = replace(
+            origin,
+            kind=origin.kind or evidence.kind,
+            env=origin.env or evidence.env,
+            scope=digest_of(head),
+            group_size=evidence.group_size,
+        )
+        if is_whole(head):
+            self._origins[file, inode] = made
+        return made
+
+    def _beside(self, file: Path) -> Evidence:
+        key = (file.parent, file.name.split(".")[0])
+        if key not in self._evidence:
+            self._evidence[key] = evidence_beside(file)
+        return self._evidence[key]
 
 
 def origin_of(path: Path) -> Origin:
-    """What the path says: the step folder, the cohort, and the names that the files of July 2026 had."""
-    step = next((int(found[1]) for part in path.parts if (found := _STEP.match(part))), None)
-    kind = next((RunKind(part) for part in path.parts[:-1] if part in tuple(RunKind)), None)
-    cohort = next((part for part in path.parts[:-1] if part in ("all", "effective")), None)
+    """What the path says: the step folder, kind and cohort below it, and the names that the files of July 2026 had."""
+    steps = [place for place, part in enumerate(path.parts[:-1]) if _STEP.match(part)]
+    below = path.parts[steps[-1] : -1] if steps else ()
+    found = _STEP.match(below[0]) if below else None
+    step = int(found[1]) if found else None
+    kind = next((RunKind(part) for part in below if part in tuple(RunKind)), None)
+    cohort = next((part for part in below if part in ("all", "effective")), None)
     old = _OLD_NAME.match(path.name.split(".")[0])
-    if old is None:
-        return Origin(step, kind, None, cohort)
-    return Origin(step, RunKind(old[1]), old[2], cohort)
-
-
-def _origin(file: Path) -> Origin:
-    """What path, beginning and neighbours of a file say."""
-    origin, evidence = origin_of(file), evidence_beside(file)
-    return replace(
-        origin,
-        kind=origin.kind or evidence.kind,
-        env=origin.env or evidence.env,
-        scope=digest_of(head_of(file)),
-        group_size=evidence.group_size,
-    )
+    return Origin(step, RunKind(old[1]), old[2], cohort) if old else Origin(step, kind, None, cohort)
 
 
 def natural(path: Path) -> list[tuple[int, int | str]]:
@@ -151,6 +181,6 @@ def _passed_over(file: Path) -> str | None:
         return "no-lines"
     if file.name == "metrics.jsonl":
         return "metrics"
-    if "live" in file.parts[-3:-1]:
+    if ("traces", "live") in pairwise(file.parts):
         return "live"
     return None

@@ -20,7 +20,7 @@ from msgspec import Struct
 from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.ids import digest_of, id_of
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.producers.importing.lines import HEAD_BYTES, Line, head_of, read_lines
+from rolloutlog.producers.importing.lines import Line, head_of, is_whole, read_lines
 from rolloutlog.producers.importing.sources import SourceFile
 from rolloutlog.producers.importing.span import Span
 
@@ -71,7 +71,7 @@ def file_key(path: Path) -> str | None:
     None while it has no more than a part of its first line.
     """
     head = head_of(path)
-    if len(head) < HEAD_BYTES and not head.endswith(b"\n"):
+    if not is_whole(head):
         return None
     return id_of("followed", str(path.absolute()).removesuffix(PACKED), digest_of(head))
 

@@ -105,6 +105,9 @@ def test_a_folder_without_permission_is_told_apart(tmp_path: Path, lines_file: W
         ("run/rollouts/step_1/train_rollouts.jsonl", Origin(1, RunKind.TRAIN, None, None)),
         ("run/rollouts/step_1/eval_rollouts_gsm8k.jsonl", Origin(1, RunKind.EVAL, "gsm8k", None)),
         ("elsewhere/traces.jsonl", Origin()),
+        ("eval/all/traces.jsonl", Origin()),
+        ("eval/run/rollouts/step_3/train/all/traces.jsonl", Origin(3, RunKind.TRAIN, None, "all")),
+        ("step_1/run/rollouts/step_3/train/all/traces.jsonl", Origin(3, RunKind.TRAIN, None, "all")),
     ],
 )
 def test_what_a_path_says(path: str, origin: Origin) -> None:
