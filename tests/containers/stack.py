@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -95,10 +96,16 @@ def run(
     *command: str, environment: dict[str, str] | None = None, folder: Path = ROOT, timeout_s: float = ANSWERS_S,
     codes: tuple[int, ...] = (0,),
 ) -> str:  # fmt: skip
-    """Output of a program that must end in time, with one of `codes`."""
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
-    if done.returncode not in codes:
-        raise AssertionError(f"{' '.join(command)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+    """Output of a program that must end in time, with one of `codes`; if it doesn't, its children end with it."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            said, complained = process.communicate(timeout=timeout_s)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # `docker` leaves the work to a child
+            raise
+    if process.returncode not in codes:
+        raise AssertionError(f"{' '.join(command)} ended with {process.returncode}\n{said}\n{complained}")
+    return said

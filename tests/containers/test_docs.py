@@ -12,7 +12,7 @@ from sybil.parsers.markdown import CodeBlockParser
 
 from tests.containers.stack import ROOT, STARTS_S, Stack, run
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.containers, pytest.mark.timeout(420)]
 
 PAGE = ROOT / "docs" / "compose.md"
 DOCUMENTED_PORT = "9092"
