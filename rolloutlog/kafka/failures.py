@@ -100,10 +100,19 @@ async def stop_producer(producer: AIOKafkaProducer) -> None:
 async def stop_client(client: Any) -> None:
     """Stop a consumer or close an admin client; a broker that is away doesn't matter any more (reference kafka 6)."""
     await asyncio.sleep(0)  # its tasks must have begun, or aiokafka takes their end for a cancellation of ours
+    stopping = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
     try:
-        await (client.stop() if hasattr(client, "stop") else client.close())
-    except KafkaError:
+        await asyncio.wait({stopping})
+    except asyncio.CancelledError:
+        stopping.cancel()
+        raise
+    if stopping.cancelled():
+        # a fetch that rests after a failure is cancelled by aiokafka 0.14, whose stop takes that for its own end
+        await client._client.close()
         return
+    error = stopping.exception()
+    if error is not None and not isinstance(error, KafkaError):
+        raise error
 
 
 def retrieve(futures: Iterable[asyncio.Future[Any]]) -> None:
