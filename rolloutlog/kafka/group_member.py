@@ -68,10 +68,10 @@ class GroupMember(ConsumerRebalanceListener):
         Raises NotFound where the topics are gone.
         """
         try:
-            # everything is paused, so nothing comes; without the call aiokafka would take us for stuck
-            await self._consumer.getmany(timeout_ms=BEAT_MS)
-        except (NoOffsetForPartitionError, OffsetOutOfRangeError, UnicodeDecodeError):
-            pass
+            # everything is paused, so nothing comes, and what is wrong with a partition is its owner's to tell; without
+            # the call aiokafka would take us for stuck
+            with contextlib.suppress(NoOffsetForPartitionError, OffsetOutOfRangeError, UnicodeDecodeError):
+                await self._consumer.getmany(timeout_ms=BEAT_MS)
         except KafkaError as error:
             raise typed(error, self._connection) from error
         if self._failure is not None:
