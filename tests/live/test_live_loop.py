@@ -208,3 +208,37 @@ def test_whatever_is_killed_the_loop_closes(seed: int, shell: Shell, tmp_path: P
     account.check()
     assert not account.dead
     assert_the_command_line_agrees(shell, account)
+
+
+@pytest.mark.chaos
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+def test_a_broker_that_dies_under_the_loop_costs_nothing(tmp_path: Path) -> None:
+    """kill -9 of the only broker, twice, while everything runs: every service goes on by itself when it is back."""
+
+    async def body(broker: EmbeddedKafka, settings: Settings) -> Account:
+        with Troupe(settings, tmp_path) as troupe:
+            troupe.start("buffer 1", "buffer 2", "worker 1", "worker 2", "trainer")
+            for fault in range(2):
+                acts = ("", "", "", "pause", "slow", "stuck", "refuse")
+                await emit(settings, *(fresh(f"{fault}-{i}", act) for i, act in enumerate(acts)))
+                await until(lambda: "owns partitions" in troupe.said("buffer 1"), 60)
+                await asyncio.sleep(3 + 2 * fault)
+                await asyncio.to_thread(broker.kill, 1)
+                await asyncio.sleep(3 + 5 * fault)
+                await asyncio.to_thread(broker.start, 1)
+                await asyncio.sleep(5)
+                troupe.check()
+            troupe.stop("trainer")
+            account = await settled(settings, troupe)
+            troupe.stop("worker 1", "worker 2")
+            troupe.stop("buffer 1", "buffer 2")
+            return account
+
+    with EmbeddedKafka(tmp_path / "data") as broker:
+        shell = Shell(broker, tmp_path, CONFIG)
+        shell.run("topics", "create")
+        account = asyncio.run(body(broker, shell.settings))
+        account.check()
+        assert not account.dead
+        assert_the_command_line_agrees(shell, account)
