@@ -7,7 +7,6 @@ due (`intake`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rolloutlog.contract import provenance, value
@@ -50,13 +49,12 @@ def slot_of(rollout: NormalRollout, place: Place, attempt: int) -> Slot:
 
 def rollout_event(line: Normal, rollout: NormalRollout, slot: Slot, now: int) -> Outgoing:
     """`rollout.completed` or `rollout.failed`; `now` in milliseconds since 1970."""
-    known = {**slot.headers(), "rollout": slot.rollout, "raw_digest": line.digest, "step": rollout.step}
-    event = outgoing(
+    known = {"rollout": slot.rollout, "raw_digest": line.digest, "step": rollout.step}
+    return outgoing(
         provenance.TYPE_OF[rollout.status], Topic.ROLLOUTS, key=slot.group, event_id=slot.event_id,
         source=_source(line), value=rollout.body, now=now, subject=slot.rollout, content_type=value.SAFETENSORS,
-        headers=known,
+        headers=known, encoded=[*slot.headers(), *rollout.headers],
     )  # fmt: skip
-    return replace(event, headers=event.headers + rollout.headers)
 
 
 def note_event(line: Normal, slot: Slot, notes: Mapping[str, Any], now: int) -> Outgoing:

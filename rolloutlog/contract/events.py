@@ -7,7 +7,7 @@ Guarantees: every event that we write goes through `outgoing`, so its headers ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -72,9 +72,12 @@ def time_text(milliseconds: int) -> str:
 def outgoing(
     event_type: EventType, topic: Topic, *, key: str, event_id: str, source: str, value: bytes, now: int,
     subject: str | None = None, content_type: str = value.JSON, partition: int | None = None,
-    headers: Mapping[str, Any] | None = None,
+    headers: Mapping[str, Any] | None = None, encoded: Sequence[tuple[str, bytes]] = (),
 ) -> Outgoing:  # fmt: skip
-    """An event with all attributes; `headers` by attribute name of the table, `now` in milliseconds since 1970."""
+    """An event with all attributes; `headers` by attribute name of the table, and what is `encoded` already.
+
+    `now` in milliseconds since 1970. Raises HeaderError for a header that would be read as something else.
+    """
     attributes: dict[str, Any] = {
         "spec_version": SPEC_VERSION,
         "id": event_id,
@@ -86,7 +89,7 @@ def outgoing(
         "schema_version": SCHEMA[event_type],
         **(headers or {}),
     }
-    return Outgoing(topic, key.encode(), Headers.encode(attributes), value, partition, now)
+    return Outgoing(topic, key.encode(), [*Headers.encode(attributes), *encoded], value, partition, now)
 
 
 def rollout_event(rollout: Rollout, *, source: str, now: int, body: bytes | None = None) -> Outgoing:
@@ -96,10 +99,11 @@ def rollout_event(rollout: Rollout, *, source: str, now: int, body: bytes | None
     """
     body = value.encode(rollout.trajectory) if body is None else body
     slot = rollout.slot
-    known = slot.headers() | provenance.derived(slot, rollout.status, rollout.trajectory, digest_of(body))
+    known = provenance.derived(slot, rollout.status, rollout.trajectory, digest_of(body))
     return outgoing(
         provenance.TYPE_OF[rollout.status], Topic.ROLLOUTS, key=slot.group, event_id=slot.event_id, source=source,
         value=body, now=now, subject=slot.rollout, content_type=value.SAFETENSORS, headers=known,
+        encoded=slot.headers(),
     )  # fmt: skip
 
 

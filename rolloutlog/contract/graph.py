@@ -35,6 +35,11 @@ def leaves(parents: Sequence[int]) -> list[int]:
     return [node for node in range(len(parents)) if node not in inner]
 
 
+def leaf_count(parents: Sequence[int]) -> int:
+    """Number of leaves: of nodes less those that are a parent."""
+    return len(parents) - len(set(parents) - {NO_PARENT})
+
+
 def branches(parents: Sequence[int]) -> list[list[int]]:
     """One root-to-leaf path per leaf, in leaf order."""
     return [path_to(parents, leaf) for leaf in leaves(parents)]

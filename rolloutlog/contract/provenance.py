@@ -43,7 +43,7 @@ def of_value(status: Status, trajectory: Trajectory, digest: str) -> dict[str, A
         "reward": trajectory.reward,
         "tokens": len(trajectory.token_ids),
         "turns": sum(trajectory.sampled_nodes),
-        "branches": len(graph.leaves(trajectory.parents)),
+        "branches": graph.leaf_count(trajectory.parents),
         "digest": digest,
     }
 

@@ -7,10 +7,12 @@ sampled.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import FIELDS, Field, Headers
+from rolloutlog.contract.headers import FIELDS, REMEMBERED, Field, Headers
 from rolloutlog.contract.ids import attempt_id, rollout_id
 from rolloutlog.contract.vocabulary import RunKind, SeedKind
 
@@ -68,12 +70,21 @@ class Slot:
         headers.memo = slot = cls(**{name: read(raw[header]) for name, header, read in _READERS if header in raw})
         return slot
 
-    def headers(self) -> dict[str, Any]:
-        """What the producer says of a slot in headers, by attribute name of the table."""
-        return {name: getattr(self, name) for name in _ROWS}
+    def headers(self) -> list[tuple[str, bytes]]:
+        """What the producer says of a slot in headers. Raises HeaderError where it would be read as another one."""
+        own = {"member": self.member, "attempt": self.attempt}
+        return [*_shared_headers(_SHARED_OF(self)), *Headers.encode(own)]
+
+
+@lru_cache(REMEMBERED)
+def _shared_headers(values: tuple[Any, ...]) -> list[tuple[str, bytes]]:
+    """Headers of what all members of a group share; made once a group."""
+    return Headers.encode(dict(zip(_SHARED, values, strict=True)))
 
 
 _ROWS = {row.name: FIELDS[row.name] for row in fields(Slot)}
 """A slot's fields are rows of the table of headers, by the same names."""
+_SHARED = tuple(name for name in _ROWS if name not in ("member", "attempt"))
+_SHARED_OF = attrgetter(*_SHARED)
 _READERS = [(name, field.name, field.read) for name, field in _ROWS.items()]
 _REQUIRED: tuple[Field[Any], ...] = (Headers.group, Headers.group_size, Headers.member)
