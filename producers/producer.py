@@ -21,12 +21,11 @@ from typing import Any, Self
 from rolloutlog.contract.errors import BrokerUnreachable, NotOpen
 from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event
 from rolloutlog.contract.notices import read_annotation, read_cancelled
-from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
-from rolloutlog.kafka.writing import Writer, fitted
+from rolloutlog.kafka.writing import Writer
 from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.endings import ErrorFact, aborted, failed
 from rolloutlog.producers.published import Published, Submission
@@ -67,7 +66,7 @@ class RolloutProducer:
     async def open(self) -> None:
         """Connect and read what the run is. Raises BrokerUnreachable, and RunMismatch where no run is declared."""
         self._run = await join(self.settings)
-        writer = Writer(self._run.connection)
+        writer = Writer(self._run.connection, self._run.blobs)
         await writer.__aenter__()
         self._writer = writer
 
@@ -150,11 +149,8 @@ class RolloutProducer:
         return await self.arrived(await self.write(record))
 
     async def write(self, record: Outgoing) -> Submission:
-        """Hand a record on `rollouts` to the client, on its group's partition."""
-        place = partition_of(record.key, self.run.partitions)
-        placed = Outgoing(record.topic, record.key, record.headers, record.value, place, record.timestamp)
-        fit = await fitted(placed, self.run.connection, self.run.blobs)
-        return Submission(fit, await self.writer.send(fit), self.run.connection)
+        """Hand a record on `rollouts` to the client, which puts it on its group's partition."""
+        return Submission(record, await self.writer.send(record), self.run.connection)
 
     async def arrived(self, submission: Submission) -> Published:
         """The handle of what was submitted, within `patience_s` seconds."""

@@ -28,11 +28,10 @@ class Published:
 class Submission:
     """A record that the client has taken: `await` it for its `Published`, or let `flush` do it."""
 
-    __slots__ = ("_connection", "_headers", "_sent", "_size")
+    __slots__ = ("_connection", "_headers", "_sent")
 
     def __init__(self, record: Outgoing, sent: Sent, connection: Connection) -> None:
-        self._headers, self._size = record.headers, len(record.value)
-        self._sent, self._connection = sent, connection
+        self._headers, self._sent, self._connection = record.headers, sent, connection
 
     @property
     def event_id(self) -> str:
@@ -50,7 +49,7 @@ class Submission:
             written = await self._sent
         except Exception as error:
             raise typed(error, self._connection) from error
-        return Published(self.event_id, Handle(written.partition, written.offset, self._size))
+        return Published(self.event_id, Handle(written.partition, written.offset, self._sent.size))
 
     def __await__(self) -> Generator[Any, None, Published]:
         return self.wait().__await__()

@@ -48,7 +48,7 @@ class Batch:
         if added is None:
             return None
         self.count += 1
-        return Sent(self.first, self.count - 1)
+        return Sent(self.first, self.count - 1, len(record.value))
 
     def fail(self, error: BaseException) -> None:
         """Its records aren't on the log, or nobody knows."""
@@ -57,12 +57,12 @@ class Batch:
 
 
 class Sent:
-    """A record on its way: `await` it for where it lies, any number of times or never."""
+    """A record on its way: `await` it for where it lies, any number of times or never. `size`: bytes of its value."""
 
-    __slots__ = ("_first", "_index")
+    __slots__ = ("_first", "_index", "size")
 
-    def __init__(self, first: asyncio.Future[RecordMetadata], index: int) -> None:
-        self._first, self._index = first, index
+    def __init__(self, first: asyncio.Future[RecordMetadata], index: int, size: int) -> None:
+        self._first, self._index, self.size = first, index, size
 
     def done(self) -> bool:
         """True once it is on the log, or failed."""
