@@ -27,7 +27,8 @@ from rolloutlog.contract.topics import TOPICS
 from rolloutlog.contract.vocabulary import EventType, RejectReason
 
 _TYPES = {topic: {str(known): known for known in spec.types} for topic, spec in TOPICS.items()}
-MAX_GROUP = 1 << 20
+MAX_GROUP = 4096
+"""Members of a group at most: folds look at all of a group that changed, so one header must not say a million."""
 
 
 def read_attributes(event: Event) -> EventType:
@@ -87,7 +88,8 @@ def _check_slot(event_type: EventType, headers: Headers) -> None:
 def check_slot(slot: Slot) -> None:
     """Ranges of member, group and attempt. Raises Rejected."""
     if not 0 < slot.group_size <= MAX_GROUP or not 0 <= slot.member < slot.group_size:
-        raise Rejected(RejectReason.MEMBER_RANGE, f"member {slot.member} of a group of {slot.group_size}")
+        said = f"member {slot.member} of a group of {slot.group_size} (at most {MAX_GROUP})"
+        raise Rejected(RejectReason.MEMBER_RANGE, said)
     if not 0 < slot.needed <= slot.group_size:
         raise Rejected(RejectReason.GROUP_SIZE, f"{slot.needed} members needed of {slot.group_size}")
     if slot.attempt < 1:

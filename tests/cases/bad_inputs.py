@@ -208,6 +208,7 @@ BAD_INPUTS: tuple[BadInput, ...] = (
     ),
     _slot("member-outside-the-group", Reason.MEMBER_RANGE, member=2),
     _slot("group-of-none", Reason.MEMBER_RANGE, group_size=0),
+    _slot("group-of-too-many", Reason.MEMBER_RANGE, group_size=4097),
     _slot("needs-more-than-it-has", Reason.GROUP_SIZE, group_train=3),
     _slot("attempt-zero", Reason.HEADER_MALFORMED, attempt=0),
     _body("null-value", Reason.VALUE_NULL, lambda raw: replace(raw, value=None)),
