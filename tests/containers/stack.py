@@ -54,7 +54,7 @@ class Stack:
 
     def build(self) -> None:
         """The image of the services."""
-        self.compose("build", "topics", timeout_s=BUILDS_S)
+        self.compose("build", timeout_s=BUILDS_S)
 
     def up(self, *more: str) -> None:
         """Start what isn't running; returns once Kafka serves and the topics are there."""
