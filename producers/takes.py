@@ -17,7 +17,7 @@ from typing import Self
 
 from rolloutlog.contract.checks import read_headers
 from rolloutlog.contract.errors import BrokerUnreachable
-from rolloutlog.contract.events import Event, taken_event
+from rolloutlog.contract.events import Event, Outgoing, taken_event
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.topics import Topic
@@ -26,7 +26,9 @@ from rolloutlog.kafka.work_queue import SESSION_MS, WorkQueue
 from rolloutlog.producers.background import Background
 from rolloutlog.producers.cancellations import Cancellations
 from rolloutlog.producers.clock import now_ms
+from rolloutlog.producers.endings import aborted
 from rolloutlog.producers.producer import RolloutProducer
+from rolloutlog.producers.record import record_of
 from rolloutlog.producers.seed_body import seed_of
 
 logger = logging.getLogger(__name__)
@@ -106,12 +108,13 @@ class Takes:
 
     async def _say(self, take: Take) -> None:
         """`seed.taken`, acknowledged."""
-        seed = take.seed
-        event = taken_event(
-            group=seed.group, group_size=seed.group_size, seed=seed.id, worker=self._worker, renewal=take.renewal,
+        await self._producer.arrived(await self._producer.write(self._taken(take.seed, take.renewal)))
+
+    def _taken(self, seed: Seed, renewal: int) -> Outgoing:
+        return taken_event(
+            group=seed.group, group_size=seed.group_size, seed=seed.id, worker=self._worker, renewal=renewal,
             lease_ms=int(self._lease_s * 1000), source=self._producer.source, now=now_ms(),
         )  # fmt: skip
-        await self._producer.arrived(await self._producer.write(event))
 
     async def _renew(self, stopping: asyncio.Event) -> None:
         """A broker that is away for a while costs a lease at most, so it ends nothing here."""
@@ -138,15 +141,27 @@ class Takes:
             logger.warning("seeds/%s can't be taken: %s", event.handle, error)
             return None
         try:
-            return await seed_of(event, self._producer.run)
+            seed = await seed_of(event, self._producer.run)
+            self._check(seed, event.offset)
         except ValueError as error:
-            logger.warning("seeds/%s can't be read: %s", event.handle, error)
+            logger.warning("seeds/%s can't be taken: %s", event.handle, error)
             await self._end_group_of(event)
             return None
+        return seed
+
+    def _check(self, seed: Seed, offset: int) -> None:
+        """Raises ValueError where its take, or a record of its members, couldn't be written: it would end every worker
+        that takes it."""
+        self._taken(seed, 0)
+        slot = seed.slot(seed.wanted[0], offset, run=self._producer.run.id)
+        record_of(aborted(slot), source=self._producer.source, now=now_ms())
 
     async def _end_group_of(self, event: Event) -> None:
-        """Nobody can make the members of an origin seed whose body is bad: say so, for its headers name the group."""
+        """Nobody can make the members of a bad origin seed: say so where its headers name the group."""
         headers = event.headers
-        group, size = headers.group, headers.group_size
-        if headers.seed_kind not in MEMBER_KINDS and group and size:
-            await self._producer.cancel(group, range(size), "seed unreadable", group_size=size)
+        try:
+            group, size = headers.group, headers.group_size
+            if headers.seed_kind not in MEMBER_KINDS and group and size:
+                await self._producer.cancel(group, range(size), "seed unreadable", group_size=size)
+        except ValueError as error:
+            logger.warning("the group of seeds/%s can't be cancelled: %s", event.handle, error)

@@ -15,11 +15,19 @@ from aiokafka.errors import KafkaError
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.contract.errors import IndexMismatch
+from rolloutlog.contract.partitions import partition_of
+from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
+from rolloutlog.contract.vocabulary import EventType, SeedKind
 from rolloutlog.kafka.connection import connection_of
 from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.policies import PolicyPublisher
+from rolloutlog.producers.worker import run_worker
+from tests.live.game import Dice, Game
+from tests.live.service import SESSION_MS
 from tests.live.shell import Shell
+from tests.producers.log import emit, everything, seed_of, until
 
 pytestmark = pytest.mark.broker
 
@@ -91,6 +99,60 @@ def test_no_command_ends_over_foreign_records(shell: Shell) -> None:
     (audit,) = shell.lines("audit")
     assert (audit["ok"], audit["trained"], audit["dropped"]) == (True, 12, {"zero-variance": 4})
     assert audit["produced"] == audit["rejected"] + 16
+
+
+def test_no_worker_ends_over_foreign_seeds(shell: Shell) -> None:
+    """One that ended before it commits would end every worker after it, over the same record."""
+    settings = shell.settings
+    bad = (
+        Seed(id="giant", kind=SeedKind.FRESH, group="giant", group_size=1 << 20, env="game"),
+        Seed(id="i" * 100_000, kind=SeedKind.FRESH, group="long", group_size=2, env="game"),
+        Seed(id="env", kind=SeedKind.FRESH, group="env", group_size=2, env="e" * 100_000),
+        Seed(id="train", kind=SeedKind.FRESH, group="train", group_size=2, group_train=3, env="game"),
+        Seed(id="none", kind=SeedKind.RESUME, group="none", group_size=2, env="game", prefix="0/999999"),
+    )
+    good = [seed_of(f"good-{i}", env="game", task={"act": "", "question": "?"}) for i in range(4)]
+
+    async def body() -> None:
+        async with PolicyPublisher(settings):
+            await scribble(settings, Topic.SEEDS)
+            await write_unchecked(settings, *bad)
+            await emit(settings, *good)
+        stop = asyncio.Event()
+        worker = asyncio.create_task(run_worker(settings, Game(), Dice(), stop=stop, session_timeout_ms=SESSION_MS))
+
+        async def made() -> bool:
+            if worker.done():
+                worker.result()
+            done = await everything(settings, kind=EventType.ROLLOUT_COMPLETED)
+            return {seed.group for seed in good} <= {event.headers.group for event in done}
+
+        await until(made, 60)
+        stop.set()
+        assert set(await worker) == {"completed"}
+
+    asyncio.run(body())
+
+
+async def write_unchecked(settings: Settings, *seeds: Seed) -> None:
+    """Seeds as another program may write them: the headers that a reader needs, and the body."""
+    producer = connection_of(settings).producer()
+    await producer.start()
+    try:
+        for seed in seeds:
+            body = seed.encode()
+            headers = {
+                "ce_specversion": "1.0", "ce_id": "x", "ce_source": "/x", "content-type": "application/json",
+                "ce_schemaversion": "1", "ce_type": "seed.emitted", "ce_group": seed.group,
+                "ce_groupsize": str(seed.group_size),
+            }  # fmt: skip
+            await producer.send_and_wait(
+                connection_of(settings).names.topic(Topic.SEEDS), value=body, key=seed.group.encode(),
+                headers=[(name, text.encode()) for name, text in headers.items()],
+                partition=partition_of(seed.group, settings.topics.partitions),
+            )  # fmt: skip
+    finally:
+        await producer.stop()
 
 
 @pytest.mark.parametrize("value", [b"\x01 another version", b"\x09[]", b"\x2a", VALUES[9]])
