@@ -20,6 +20,7 @@ from rolloutlog.contract.errors import (
     IndexMismatch,
     NotAllowed,
     NotFound,
+    OpenTransaction,
     RecordTooLarge,
     RolloutlogError,
     RunMismatch,
@@ -125,6 +126,8 @@ class OwnedPartition:
                 rest = max(self._failed(error), self._context.options.heartbeat_ms / 1000)
                 await self._rest(rest)
             except (RolloutlogError, KafkaError, OSError) as error:
+                if self._context.drain and isinstance(error, OpenTransaction):
+                    raise  # it was waited for, and who drains wants an answer
                 await self._rest(self._failed(error))
             except Exception as error:
                 log.exception("the shard of partition %d failed", self.partition)

@@ -16,9 +16,10 @@ from typing import Self
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.ends import ends_at
+from rolloutlog.kafka.ends import Ends, ends_at
 from rolloutlog.kafka.fitting import fitted
 from rolloutlog.kafka.loop_context import LoopContext
+from rolloutlog.kafka.reading import open_transaction
 from rolloutlog.kafka.shard import Inputs, Moment
 from rolloutlog.kafka.tail import Tail
 from rolloutlog.kafka.takeover import Taken
@@ -27,6 +28,7 @@ from rolloutlog.kafka.transactions import TransactionalWriter
 IDLE_MS = 100
 """Longest wait for events: so late it notices that it is to end, or that a tick is due."""
 LEAST_FETCH_BYTES = 1 << 20
+HIDDEN_TIMES = 2
 
 
 class ShardRun:
@@ -46,6 +48,8 @@ class ShardRun:
         self.folded = self.commits = 0
         self._unflushed = 0
         self._asked_at = 0.0
+        self._hidden: list[tuple[Topic, int]] = []
+        self._hidden_since = 0.0
 
     async def __aenter__(self) -> Self:
         await self._tail.open()
@@ -81,12 +85,27 @@ class ShardRun:
         return bool(records)
 
     async def at_end(self) -> bool:
-        """True where every input is read to the end that the log has now, open transactions included."""
+        """True where every input is read to the end that the log has now, open transactions included.
+
+        Raises OpenTransaction where nothing but one has been in the way for twice as long as ours may last.
+        """
         ends = await ends_at(
             self._context.connection, [(topic, self._partition) for topic in self._context.options.inputs]
         )
         positions = await self._positions()
-        return all(positions[topic] >= end.high for (topic, _), end in ends.items())
+        left = [(topic, end) for (topic, _), end in ends.items() if positions[topic] < end.high]
+        if all(positions[topic] >= end.stable for topic, end in left):
+            self._wait_for_hidden(left)
+        return not left
+
+    def _wait_for_hidden(self, left: Sequence[tuple[Topic, Ends]]) -> None:
+        hidden = [(topic, end.stable) for topic, end in left]
+        if hidden != self._hidden:
+            self._hidden, self._hidden_since = hidden, self._clock()
+        patience_s = HIDDEN_TIMES * self._context.options.transaction_timeout_ms / 1000
+        if left and self._clock() - self._hidden_since > patience_s:
+            topic, end = left[0]
+            raise open_transaction(self._context.connection, topic, self._partition, end)
 
     async def _commit(self, inputs: Inputs, records: Sequence[Outgoing]) -> None:
         last = records[-1]
