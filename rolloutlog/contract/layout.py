@@ -8,6 +8,7 @@ as fast as the general reader. Leaves out: every other header (`arrays` reads th
 from __future__ import annotations
 
 import re
+from struct import Struct
 
 from rolloutlog.contract.arrays import LENGTH_BYTES, framed
 
@@ -19,28 +20,21 @@ _HEADER = (
     b'"mask":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]},'
     b'"record":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}}'
 )
-_PATTERN = re.compile(re.escape(_HEADER).replace(rb'"shape":\[%d', rb'"shape":\[(\d{1,9})').replace(b"%d", rb"\d+"))
+_SIZES = _HEADER[: _HEADER.index(b",5]")]
+_PATTERN = re.compile(re.escape(_SIZES).replace(rb'"shape":\[%d', rb'"shape":\[(\d{1,9})').replace(b"%d", rb"\d+"))
+"""The start of a header, up to the last size that the length of the value doesn't tell."""
 EXTENTS = ("token_ids", "logprobs", "segments", "nodes", "record")
 """Columns whose first extents are the five sizes; `mask` is as long as `token_ids`."""
+_LENGTH = Struct("<Q")
+_PADDING = tuple(b" " * (-size % LENGTH_BYTES) for size in range(LENGTH_BYTES))
+
+Layout = tuple[int, int, int, int, int]
+"""Tokens, sampled tokens, segments and nodes of a value, and where its body starts."""
 
 
-Ends = tuple[int, int, int, int, int, int]
-"""Where each of the six columns ends in the body, in bytes, in the order of the header."""
-
-Layout = tuple[int, int, int, int, int, Ends]
-"""Tokens, sampled tokens, segments and nodes of a value, where its body starts, and where the columns end in it."""
-
-
-def write_head(tokens: int, sampled: int, segments: int, nodes: int, record: int) -> tuple[bytes, Ends]:
-    """The head of a value with columns of those extents (`record` in bytes), and where they end."""
-    a = 4 * tokens
-    b = a + 4 * sampled
-    c = b + 12 * segments
-    d = c + 20 * nodes
-    e = d + tokens
-    f = e + record
-    header = _HEADER % (tokens, a, sampled, a, b, segments, b, c, nodes, c, d, tokens, d, e, record, e, f)
-    return framed(header), (a, b, c, d, e, f)
+def write_head(tokens: int, sampled: int, segments: int, nodes: int, record: int) -> bytes:
+    """The head of a value with columns of those extents (`record` in bytes)."""
+    return framed(_header(tokens, sampled, segments, nodes, record))
 
 
 def find(value: bytes) -> Layout | None:
@@ -48,9 +42,21 @@ def find(value: bytes) -> Layout | None:
     match = _PATTERN.match(value, LENGTH_BYTES)
     if match is None:
         return None
-    tokens, sampled, segments, nodes, _, record = map(int, match.groups())
-    head, ends = write_head(tokens, sampled, segments, nodes, record)
-    start = len(head)
-    if not value.startswith(head) or len(value) != start + ends[-1]:
+    tokens, sampled, segments, nodes = map(int, match.groups())
+    start = LENGTH_BYTES + _LENGTH.unpack_from(value)[0]
+    record = len(value) - start - (5 * tokens + 4 * sampled + 12 * segments + 20 * nodes)
+    header = _header(tokens, sampled, segments, nodes, record)
+    padded = header + _PADDING[len(header) % LENGTH_BYTES]
+    if record < 0 or LENGTH_BYTES + len(padded) != start or not value.startswith(padded, LENGTH_BYTES):
         return None
-    return tokens, sampled, segments, nodes, start, ends
+    return tokens, sampled, segments, nodes, start
+
+
+def _header(tokens: int, sampled: int, segments: int, nodes: int, record: int) -> bytes:
+    a = 4 * tokens
+    b = a + 4 * sampled
+    c = b + 12 * segments
+    d = c + 20 * nodes
+    e = d + tokens
+    f = e + record
+    return _HEADER % (tokens, a, sampled, a, b, segments, b, c, nodes, c, d, tokens, d, e, record, e, f)

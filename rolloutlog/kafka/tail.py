@@ -158,8 +158,7 @@ class Tail:
 
 async def _let_fetch() -> None:
     """Give the client the turns of the loop that it needs to ask the broker for more, which then comes while the
-    caller
-    works on what is here: a caller that doesn't wait in between gives it none until it is done."""
+    caller works on what is here: a caller that doesn't wait in between gives it none until it is done."""
     for _ in range(TURNS_TO_FETCH):
         await asyncio.sleep(0)
 

@@ -115,6 +115,13 @@ def test_the_common_layout_is_found_in_nothing_else(trajectory: Trajectory, data
     other = written[:place] + data.draw(st.binary(min_size=1, max_size=1)) + written[place + 1 :]
     assert (layout.find(other) is not None) == (other == written)
     assert layout.find(written + b"x") is None
+    assert layout.find(written[: start + len(written[start:]) // 2]) is None
+
+
+def test_a_record_of_fewer_than_no_bytes_is_no_layout() -> None:
+    columns = 5 * 4 + 4 + 12 + 20
+    head = layout.write_head(4, 1, 1, 1, -30)
+    assert layout.find(head + bytes(columns - 30)) is None
 
 
 # What isn't a value
