@@ -15,6 +15,7 @@ from rolloutlog.buffer.asking import Again
 from rolloutlog.buffer.candidates import Candidate, Source
 from rolloutlog.buffer.derivations.protocol import Derivation
 from rolloutlog.buffer.open_group import OpenGroup
+from rolloutlog.buffer.surgery import main_agent, main_root
 from rolloutlog.contract import seeds
 from rolloutlog.contract.ids import derived_group_id, derived_seed_id, id_of, member_seed_id, rollout_id
 from rolloutlog.contract.seeds import Anchor, Ask, Draw, Seed
@@ -35,17 +36,20 @@ def derived_seed(
         id=made, kind=derivation.kind, group=derived_group_id(made, partition, partitions),
         group_size=settings.group_size or row.group_size, group_train=needed, env=row.env or "",
         derivation=settings.name, task=_task(trajectory), messages=derivation.prompt(trajectory, point),
-        source=source_of(source, partition), anchor=Anchor(kind=point.kind, node=point.node), depth=row.depth + 1,
+        source=source_of(source, partition, trajectory), anchor=Anchor(kind=point.kind, node=point.node), depth=row.depth + 1,
         tokens=point.tokens, budget=settings.budget, draw=draw,
     )  # fmt: skip
 
 
-def source_of(source: Source, partition: int) -> seeds.Source:
-    """What a seed says of its immediate source; `trace` where it was imported."""
+def source_of(source: Source, partition: int, trajectory: Trajectory) -> seeds.Source:
+    """What a seed says of its immediate source; where it was imported, with the trace of its main agent."""
     row = source.row
+    trace, base = row.source if row.origin is None else None, 0
+    if isinstance(own := main_agent(trajectory).get("trace"), str):
+        trace, base = own, main_root(trajectory)
     return seeds.Source(
         rollout=rollout_id(row.group, row.member), attempt=row.attempt, handle=str(row.handle(partition)),
-        digest=row.digest, reward=source.reward, trace=row.source if row.origin is None else None,
+        digest=row.digest, reward=source.reward, trace=trace, base=base,
         oldest_policy=None if row.oldest is None else str(row.oldest),
     )  # fmt: skip
 

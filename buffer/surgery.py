@@ -28,7 +28,7 @@ class Conversation:
         self.parents = trajectory.parents
         self.sampled = trajectory.sampled_nodes
         self.messages = trajectory.messages
-        root = _main_root(trajectory)
+        root = main_root(trajectory)
         self.branches = [path for path in trajectory.branches if path[0] == root]
         """Root-to-leaf paths of the main agent's tree, in leaf order; other agents' roots are left out (item 63)."""
 
@@ -67,11 +67,15 @@ class Conversation:
         return [_trimmed(cast("Message", self.messages[at])) for at in path]
 
 
-def _main_root(trajectory: Trajectory) -> int:
-    """Root of the first trainable agent in the record's table (else of its first agent), or node 0 without a table."""
+def main_agent(trajectory: Trajectory) -> dict[str, Any]:
+    """The first trainable agent of the record's table, else its first; empty without a table."""
     agents = cast("list[dict[str, Any]]", trajectory.record.get("agents") or [{}])
-    main = next((agent for agent in agents if agent.get("trainable")), agents[0])
-    root = main.get("root")
+    return next((agent for agent in agents if agent.get("trainable")), agents[0])
+
+
+def main_root(trajectory: Trajectory) -> int:
+    """Root of the main agent's tree; node 0 where the record doesn't say."""
+    root = main_agent(trajectory).get("root")
     return root if isinstance(root, int) and 0 <= root < len(trajectory.nodes) else 0
 
 

@@ -69,13 +69,13 @@ def _place(seed: Seed, event: Event) -> dict[str, Any]:
 
 
 def seed_row(seed: Seed) -> dict[str, Any]:
-    """The facts of a seed: what it is, where it resumes, and its lineage."""
+    """The facts of a seed: what it is, where it resumes, and its lineage. `node` is one of `source`'s own nodes."""
     source = seed.source
     policy = Policy.parse(source.oldest_policy) if source and source.oldest_policy else None
     return {
         "kind": seed.kind,
         "anchor": seed.anchor and seed.anchor.kind,
-        "node": seed.anchor and seed.anchor.node,
+        "node": seed.anchor and seed.anchor.node - (source.base if source else 0),
         "source": source and (source.trace or source.rollout),
         "env": seed.env,
         "depth": seed.depth,

@@ -32,7 +32,11 @@ class Anchor(_Fact):
 
 
 class Source(_Fact):
-    """The immediate source of a derived seed. `trace` is its id in its own run, where imported."""
+    """The immediate source of a derived seed.
+
+    `trace` is its id in its own run, where imported, and `base` the node of the record at which that trace begins, in an
+    episode of several.
+    """
 
     rollout: str
     attempt: int
@@ -40,6 +44,7 @@ class Source(_Fact):
     digest: str | None = None
     reward: float | None = None
     trace: str | None = None
+    base: int = Field(default=0, ge=0)
     oldest_policy: str | None = None
 
     @property

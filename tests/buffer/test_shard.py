@@ -8,6 +8,7 @@ import pytest
 
 from rolloutlog.buffer.lineage import settings_id
 from rolloutlog.buffer.rows import StateRow
+from rolloutlog.consumers.seed_view import seed_row
 from rolloutlog.contract.events import cancelled_event
 from rolloutlog.contract.finals import GroupFinal, final_event
 from rolloutlog.contract.ids import derived_seed_id, member_seed_id, rollout_id
@@ -17,7 +18,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
 from tests.buffer.partition_log import Owner, PartitionLog, group_id, restored, settings_of
 from tests.buffer.recorded import say
-from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, seed_id, taken
+from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, seed_id, taken, tool_turns
 
 
 def log_of(*records: Any, **changes: Any) -> PartitionLog:
@@ -59,6 +60,28 @@ class TestDerivedSeeds:
         assert partition_of(seed.group, 1) == 0
         assert seed.draw
         assert (seed.draw.number, seed.draw.rollouts) == (0, 2)
+
+    def test_a_seed_of_an_episode_names_the_trace_of_its_main_agent_and_where_that_begins(self) -> None:
+        """The judge's trace stands first; `node` of a candidate's row indexes the solver's own trace (design 11)."""
+        judge, solver = [say("system", "judge"), say("assistant", "right", 0)], tool_turns(1)
+        for node in solver:
+            node.agent, node.parent = 1, node.parent + len(judge) if node.parent >= 0 else node.parent
+        agents = [
+            {"name": "judge", "trainable": False, "reward": None, "root": 0, "trace": "t-judge"},
+            {"name": "solver", "trainable": True, "reward": 1.0, "root": len(judge), "trace": "t-solver"},
+        ]
+        made = [
+            rollout("a", member, nodes=judge + solver, record={"agents": agents}, origin_seed=None, source_id="t-judge")
+            for member in range(2)
+        ]
+        log = log_of(*made, buffer={"ratio": 1.0})
+        Owner(log).settle()
+        (seed,) = log.seeds
+        assert seed.source
+        assert seed.anchor
+        assert (seed.source.trace, seed.source.base, seed.anchor.node) == ("t-solver", 2, 5)
+        row = seed_row(seed)
+        assert (row["source"], row["node"]) == ("t-solver", 3)
 
     def test_the_seed_id_names_kind_source_anchor_settings_and_earlier_draws(self) -> None:
         log = log_of(*whole("a"), buffer={"ratio": 1.0})
