@@ -36,8 +36,8 @@ def derived_seed(
         id=made, kind=derivation.kind, group=derived_group_id(made, partition, partitions),
         group_size=settings.group_size or row.group_size, group_train=needed, env=row.env or "",
         derivation=settings.name, task=_task(trajectory), messages=derivation.prompt(trajectory, point),
-        source=source_of(source, partition, trajectory), anchor=Anchor(kind=point.kind, node=point.node), depth=row.depth + 1,
-        tokens=point.tokens, budget=settings.budget, draw=draw,
+        source=source_of(source, partition, trajectory), anchor=Anchor(kind=point.kind, node=point.node),
+        depth=row.depth + 1, tokens=point.tokens, budget=settings.budget, draw=draw,
     )  # fmt: skip
 
 

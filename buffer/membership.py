@@ -235,10 +235,6 @@ class Group:
         """True once every member is resolved, so the group can be judged."""
         return self.size > 0 and not self.open_members
 
-    def is_late(self, offset: int) -> bool:
-        """True for a record at or above the `as_of` of the group's first final event."""
-        return self.end is not None and offset >= self.end.as_of
-
 
 def _same(known: tuple[str, Status], said: tuple[str, Status], attempt: int) -> Disposition:
     """The same attempt again: equal is harmless, anything else is a conflict and the first one stands."""

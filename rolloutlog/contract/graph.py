@@ -1,4 +1,4 @@
-"""The message graph from its parent pointers alone: children, leaves, branches (reference prime_verifiers 1.3).
+"""The message graph from its parent pointers alone: paths, leaves, branches (reference prime_verifiers 1.3).
 
 Guarantees: branches are derived, never stored: one per leaf in leaf order, each the path from its root; a parent comes
 before its child. Leaves out: what the messages say (`rolloutlog.buffer.surgery`).
@@ -9,15 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 NO_PARENT = -1
-
-
-def children_of(parents: Sequence[int]) -> list[list[int]]:
-    """Children of each node, ascending."""
-    children: list[list[int]] = [[] for _ in parents]
-    for node, parent in enumerate(parents):
-        if parent != NO_PARENT:
-            children[parent].append(node)
-    return children
 
 
 def path_to(parents: Sequence[int], node: int) -> list[int]:
@@ -43,10 +34,3 @@ def leaf_count(parents: Sequence[int]) -> int:
 def branches(parents: Sequence[int]) -> list[list[int]]:
     """One root-to-leaf path per leaf, in leaf order."""
     return [path_to(parents, leaf) for leaf in leaves(parents)]
-
-
-def root_of(parents: Sequence[int], node: int) -> int:
-    """Root of the tree that holds `node`."""
-    while parents[node] != NO_PARENT:
-        node = parents[node]
-    return node

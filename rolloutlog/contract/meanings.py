@@ -81,8 +81,6 @@ DROPPED: Mapping[DropReason, str] = {
     DropReason.SURVIVORS: "fewer members with a reward are left than `min_survivors`",
     DropReason.ZERO_VARIANCE: "all rewards are equal, so that no advantage is left",
     DropReason.UNKNOWN_POLICY: "tokens of an unknown policy aren't trained live",
-    DropReason.ATTEMPTS: "members failed as often as `max_attempts` allows",
-    DropReason.ENDED: "the run ended before the group could be trained",
 }
 
 VERDICTS: Mapping[Verdict, str] = {

@@ -34,7 +34,7 @@ class Anchor(_Fact):
 class Source(_Fact):
     """The immediate source of a derived seed.
 
-    `trace` is its id in its own run, where imported, and `base` the node of the record at which that trace begins, in an
+    `trace` is its id in its own run, where imported; `base` the node of the record at which that trace begins, in an
     episode of several.
     """
 

@@ -107,8 +107,6 @@ class DropReason(StrEnum):
     SURVIVORS = "survivors"
     ZERO_VARIANCE = "zero-variance"
     UNKNOWN_POLICY = "unknown-policy"
-    ATTEMPTS = "attempts"
-    ENDED = "ended"
 
 
 class RejectReason(StrEnum):

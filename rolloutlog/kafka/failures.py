@@ -51,11 +51,6 @@ FORBIDDEN = (
 )
 
 
-def too_large(error: BaseException) -> bool:
-    """True where the client refused a record before it took a sequence number."""
-    return isinstance(error, MessageSizeTooLargeError)
-
-
 def typed(error: BaseException, connection: Connection, transactional_id: str | None = None) -> RolloutlogError:
     """Our error for a failure of the client."""
     where = connection.bootstrap_servers

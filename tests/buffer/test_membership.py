@@ -200,11 +200,11 @@ class TestResolution:
         group.cancel(SIZE, [1])
         assert group.status(1) is MemberStatus.CANCELLED
 
-    def test_the_first_final_event_ends_the_group_and_records_from_as_of_on_are_late(self) -> None:
+    def test_the_first_final_event_ends_the_group(self) -> None:
         group = group_of(0)
         assert group.finish(End(5, None, 0)) is Disposition.TAKEN
         assert group.finish(End(9, "ended", 1)) is Disposition.DUPLICATE
-        assert (group.is_late(4), group.is_late(5)) == (False, True)
+        assert group.end == End(5, None, 0)
 
 
 def seed(**facts: Any) -> Seed:

@@ -20,8 +20,6 @@ PARENTS = [-1, 0, 1, 1, 0, -1]
 def test_branches_are_one_per_leaf_in_leaf_order() -> None:
     assert graph.branches(PARENTS) == [[0, 1, 2], [0, 1, 3], [0, 4], [5]]
     assert graph.leaves(PARENTS) == [2, 3, 4, 5]
-    assert graph.children_of(PARENTS) == [[1, 4], [2, 3], [], [], [], []]
-    assert [graph.root_of(PARENTS, node) for node in range(6)] == [0, 0, 0, 0, 0, 5]
 
 
 @given(forests())
@@ -31,4 +29,3 @@ def test_every_node_lies_on_a_branch_that_leads_from_its_root(parents: list[int]
     for branch in branches:
         assert parents[branch[0]] == graph.NO_PARENT
         assert [parents[node] for node in branch[1:]] == branch[:-1]
-        assert graph.root_of(parents, branch[-1]) == branch[0]
