@@ -9,6 +9,8 @@ PIN  := $(UV) pip install -q --python $(BIN)/python --require-hashes
 LOCK := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade
 TEST := $(BIN)/python -m pytest
 
+unexport PYTHONDONTWRITEBYTECODE # without it every command takes twice as long to start
+
 .PHONY: install lock demo test slow chaos containers lint format bench wheel
 
 install: $(V)/.ok  ## a virtual environment in .venv with everything that is pinned
@@ -18,13 +20,14 @@ $(V)/.ok: pyproject.toml $(wildcard requirements/*.txt)
 	  { echo "rolloutlog needs Python 3.11 or newer, for example: make install PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -m venv $(V) || { echo "this Python has no venv module: install it (Debian: python3-venv)" >&2; exit 2; }
 	$(BIN)/pip install -q --require-hashes -r requirements/uv.txt
-	$(PIN) -r requirements/dev.txt
+	$(PIN) --compile-bytecode -r requirements/dev.txt
 ifeq ($(TORCH),pinned)
 	$(PIN) -r requirements/torch.txt
 else ifneq ($(TORCH),none)
 	$(UV) pip install -q --python $(BIN)/python --torch-backend $(TORCH) "$$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements/torch.txt)"
 endif
 	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q rolloutlog producers consumers buffer trainer
 	@touch $@
 
 lock: install  ## requirements/*.txt anew from pyproject.toml, at the newest versions that fit

@@ -6,7 +6,7 @@ ones as they were drawn; one partition is in memory at a time. Leaves out: paylo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -26,7 +26,7 @@ from rolloutlog.trainer.policy_log import PolicyLog
 NO_PAYLOADS = Budget(0, 0)
 
 
-async def groups_view(settings: Settings, step: int | None = None) -> AsyncIterator[dict[str, Any]]:
+async def groups_view(settings: Settings, step: int | None = None) -> AsyncGenerator[dict[str, Any]]:
     """One JSON object per group, by partition and arrival, judged for train step `step`.
 
     None: for the trainer's next step, or each group right after its newest version where policies are imported. The

@@ -12,7 +12,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
-from rolloutlog.cli.output import facts, print_json, print_pairs
+from rolloutlog.cli.output import facts, print_each, print_json, print_pairs
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -57,15 +57,8 @@ def tail(
     """Print the events of a topic, oldest first within each partition, a line each."""
     from rolloutlog.consumers.tailing import tail_events
 
-    async def work() -> None:
-        reachable = with_broker(settings)
-        async for event in tail_events(reachable, topic, start=start, since=since, limit=limit, follow=follow):
-            if as_json:
-                print_json(event)
-            else:
-                facts.print(_line(event), markup=False)
-
-    asyncio.run(work())
+    events = tail_events(with_broker(settings), topic, start=start, since=since, limit=limit, follow=follow)
+    asyncio.run(print_each(events, print_json if as_json else lambda event: facts.print(_line(event), markup=False)))
 
 
 def parse_place(place: str) -> tuple[Topic, int, int]:

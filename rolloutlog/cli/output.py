@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any, TypeVar
 
 import orjson
 from rich.console import Console
@@ -18,6 +18,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from rolloutlog.contract.errors import RolloutlogError
+
+T = TypeVar("T")
 
 WIDE = 1000
 """Columns where a table is laid out, so that a pipe sees whole lines and a narrow terminal wraps none twice."""
@@ -38,6 +40,13 @@ def print_json(value: Any) -> None:
     """One JSON document on one line of stdout."""
     text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     sys.stdout.write(text.decode() + "\n")
+
+
+async def print_each(rows: AsyncGenerator[T], show: Callable[[T], object]) -> None:
+    """Show facts as they come; where they come from is closed even if whoever reads them goes away."""
+    async with aclosing(rows):
+        async for row in rows:
+            show(row)
 
 
 def print_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, note, print_json, print_table
+from rolloutlog.cli.output import facts, note, print_each, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -71,17 +71,10 @@ def groups(settings: Settings, step: Step = None, as_json: AsJson = False) -> No
     """Print every group with verdicts and masks, as a trainer would dispatch it."""
     from rolloutlog.trainer.view import groups_view
 
-    async def work() -> None:
-        rows: list[dict[str, Any]] = []
-        async for group in groups_view(with_broker(settings), step):
-            if as_json:
-                print_json(group)
-            else:
-                rows.append(group)
-        if not as_json:
-            print_groups(rows)
-
-    asyncio.run(work())
+    rows: list[dict[str, Any]] = []
+    asyncio.run(print_each(groups_view(with_broker(settings), step), print_json if as_json else rows.append))
+    if not as_json:
+        print_groups(rows)
 
 
 def print_groups(groups: list[dict[str, Any]]) -> None:

@@ -1,4 +1,7 @@
-"""Topics that are deleted under running services (design 9.5): each ends, and says what is missing."""
+"""Topics that are deleted under running services (design 9.5): each ends, and says what is missing.
+
+Slow: each has the patience of half a minute first, since a topic may be away for a moment.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from tests.producers.log import emit, everything, seed_of, until
 
 
 @pytest.mark.broker
+@pytest.mark.slow
 def test_services_of_deleted_topics_end(kafka_broker: EmbeddedKafka, tmp_path: Path) -> None:
     shell = Shell(kafka_broker, tmp_path, "[topics]\npartitions = 2\n[trainer]\nstarve_s = 15.0\n")
     shell.run("topics", "create")
