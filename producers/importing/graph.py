@@ -17,6 +17,7 @@ import numpy.typing as npt
 import orjson
 
 from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.exact import rounded
 from rolloutlog.contract.graph import NO_PARENT
 from rolloutlog.contract.trajectory import NODE_COLUMNS, SEGMENTS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
@@ -83,7 +84,7 @@ class Graph:
         return Trajectory(
             record_text=orjson.dumps(record),
             token_ids=_packed("i", self._token_ids),
-            logprobs=logprobs.astype(np.float32),
+            logprobs=rounded(logprobs),
             mask=np.frombuffer(b"".join(self._mask), np.uint8),
             segments=segments,
             nodes=rows,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rolloutlog.contract.arrays import Array
 from rolloutlog.contract.errors import InvalidRecord
@@ -27,7 +28,8 @@ def exact(name: str, values: Any, dtype: type[np.generic], width: int = 0) -> Ar
         if not given.size:
             return np.empty((0, width) if width else 0, dtype)
         kind = np.dtype(dtype).kind
-        array = given.astype(dtype, copy=False) if given.dtype.kind in KINDS[kind] else None
+        with np.errstate(over="ignore"):  # an infinite log-prob is for the check
+            array = given.astype(dtype, copy=False) if given.dtype.kind in KINDS[kind] else None
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # RuntimeError: a tensor that needs its grad
         raise InvalidRecord(RejectReason.SHAPE, f"{name} isn't an array of numbers: {error}") from error
     if array is None or (kind != "f" and not np.array_equal(array, given)):
@@ -35,6 +37,12 @@ def exact(name: str, values: Any, dtype: type[np.generic], width: int = 0) -> Ar
     if array.shape[1:] != ((width,) if width else ()) or not array.ndim:
         raise InvalidRecord(RejectReason.SHAPE, f"{name} has the shape {list(array.shape)}")
     return array
+
+
+def rounded(values: Any) -> npt.NDArray[np.float32]:
+    """Numbers as log-probs travel; one that is too large becomes infinite, which the check refuses."""
+    with np.errstate(over="ignore"):
+        return np.asarray(values, np.float64).astype(np.float32)
 
 
 def joined(name: str, parts: Sequence[Any], dtype: type[np.generic]) -> Array:

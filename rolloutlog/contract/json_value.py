@@ -13,6 +13,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rolloutlog.contract.arrays import DTYPES, Array
+from rolloutlog.contract.exact import rounded
 from rolloutlog.contract.rejection import BadValue, problem_of
 from rolloutlog.contract.trajectory import NODE_COLUMNS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
@@ -59,7 +60,7 @@ class _Value(BaseModel):
         return Trajectory(
             record_text=orjson.dumps(self.record),
             token_ids=np.array(self.token_ids, np.int32),
-            logprobs=np.array(self.logprobs, np.float32),
+            logprobs=rounded(self.logprobs),
             mask=np.array(self.mask, np.uint8),
             segments=np.array(self.segments, np.int32).reshape(-1, 3),
             nodes=np.array(self.nodes, np.int32).reshape(-1, NODE_COLUMNS),
