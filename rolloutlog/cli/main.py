@@ -33,7 +33,7 @@ from rolloutlog.cli import (
     train,
     worker,
 )
-from rolloutlog.cli.output import note, print_error
+from rolloutlog.cli.output import ReaderGone, note, print_error
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
 INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 70, 130, 141, 143
@@ -117,7 +117,7 @@ def run(arguments: list[str]) -> int:
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     except Exception as error:  # the last line of defence: one line for people, the traceback on request

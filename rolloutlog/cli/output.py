@@ -26,10 +26,14 @@ WIDE = 1000
 TRAILING = re.compile(r" +(\x1b\[0m)?$")
 
 
+class ReaderGone(Exception):
+    """Whoever read the output went away, which the exit code tells (design 11); typer and rich alone would say 1."""
+
+
 class _Facts(Console):
     def on_broken_pipe(self) -> None:
-        """A reader that went away is told by the exit code (design 11); rich alone would exit with 1."""
-        raise BrokenPipeError
+        """Rich's hook."""
+        raise ReaderGone
 
 
 facts = _Facts(highlight=False, soft_wrap=True, width=WIDE)
@@ -37,9 +41,12 @@ notes = Console(stderr=True, highlight=False)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on one line of stdout."""
+    """One JSON document on one line of stdout. Raises ReaderGone."""
     text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
-    sys.stdout.write(text.decode() + "\n")
+    try:
+        sys.stdout.write(text.decode() + "\n")
+    except BrokenPipeError as error:
+        raise ReaderGone from error
 
 
 async def print_each(rows: AsyncGenerator[T], show: Callable[[T], object]) -> None:

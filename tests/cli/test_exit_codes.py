@@ -66,9 +66,12 @@ def test_an_unreachable_address_is_named(tmp_path: Path) -> None:
     assert "127.0.0.1:1" in done.stderr
 
 
-def test_a_closed_pipe_exits_141(tmp_path: Path) -> None:
-    command = f"({SCRIPT} config show; echo $? >code) | sleep 0"
-    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=False, timeout=60)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("option", ["", "--json"])
+def test_a_closed_pipe_exits_141(tmp_path: Path, option: str, unbuffered: str) -> None:
+    command = f"({SCRIPT} config show {option}; echo $? >code) | sleep 0"
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, check=False, timeout=60)
     assert (tmp_path / "code").read_text().strip() == "141"
 
 
