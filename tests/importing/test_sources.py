@@ -1,10 +1,12 @@
-"""Which files a path means (issue of paths at any depth; reference prime_verifiers 1.1)."""
+"""Which files a path means (reference prime_verifiers 1.1)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -15,6 +17,7 @@ from rolloutlog.producers.importing.recorded import Origin
 from rolloutlog.producers.importing.sources import find_sources, origin_of
 
 Write = Callable[..., Path]
+NOBODY = 65534
 
 
 def names(root: Path, *paths: Path | str) -> list[str]:
@@ -85,14 +88,28 @@ def test_a_folder_without_rollouts_is_said(tmp_path: Path) -> None:
         find_sources([tmp_path])
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_without_permission_is_told_apart(tmp_path: Path, lines_file: Write) -> None:
+@contextmanager
+def as_nobody() -> Generator[None]:
+    """Without root's rights: root may read everything."""
+    own = os.geteuid()
+    if own == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
+
+def test_a_folder_without_permission_is_told_apart() -> None:
     """Bad input: it is counted, the rest is imported."""
-    lines_file("rollouts/step_1/traces.jsonl", b"{}")
-    lines_file("rollouts/step_2/traces.jsonl", b"{}")
-    (tmp_path / "rollouts/step_2").chmod(0)
-    found = find_sources([tmp_path])
-    (tmp_path / "rollouts/step_2").chmod(0o755)
+    with as_nobody(), TemporaryDirectory() as folder:
+        for step in (1, 2):
+            path = Path(folder) / f"rollouts/step_{step}/traces.jsonl"
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"{}\n")
+        path.parent.chmod(0)
+        found = find_sources([folder])
+        path.parent.chmod(0o755)
     assert [file.path.parent.name for file in found.files] == ["step_1"]
     assert [Path(path).name for path, _ in found.unreadable] == ["step_2"]
 
