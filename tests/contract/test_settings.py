@@ -70,7 +70,8 @@ def test_what_cannot_work_is_refused_and_named(given: dict[str, Any], said: str)
     ],
 )
 def test_what_works_is_taken(given: dict[str, Any]) -> None:
-    Settings.model_validate(given)
+    made = Settings.model_validate(given).model_dump(mode="json")
+    assert Settings.model_validate(made).model_dump(mode="json") == made
 
 
 def test_defaults_are_those_that_the_command_line_promises() -> None:
