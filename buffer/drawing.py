@@ -91,7 +91,7 @@ class Drawing:
             ratio=self.settings.buffer.ratio,
             resolved=fold.resolved,
             drawn=fold.drawn + under_way,
-            most_open=share(trainer.derived_open, partitions, fold.partition),
+            most_open=share(trainer.derived_open(partitions), partitions, fold.partition),
             open_now=fold.open_derived + under_way,
         )
 

@@ -242,10 +242,11 @@ class TrainerSettings(Section):
             raise ValueError(f"max_open {self.max_open} is below a batch of {self.batch_groups} groups")
         return self
 
-    @property
-    def derived_open(self) -> int:
-        """The derived part of `open_groups`: a quarter of what exceeds B, dealt to the shards."""
-        return max(0, self.open_groups - self.batch_groups) // 4
+    def derived_open(self, shards: int) -> int:
+        """The derived part of `open_groups`, dealt to the shards: a quarter of what exceeds B, but one a shard where
+        that much exceeds it, for a shard with none would never derive."""
+        spare = max(0, self.open_groups - self.batch_groups)
+        return min(spare, max(spare // 4, shards))
 
 
 class Settings(Section):

@@ -80,10 +80,19 @@ def test_defaults_are_those_that_the_command_line_promises() -> None:
     assert (made.topics.partitions, made.trainer.batch_groups, made.trainer.sync_period) == (6, 8, 1)
     assert made.trainer.staleness == Staleness(max_staleness=1, max_token_staleness=None)
     assert (made.buffer.lease_s, made.buffer.ratio, made.buffer.capacity, made.buffer.max_attempts) == (60, 1, 4096, 3)
-    assert (made.trainer.open_groups, made.trainer.derived_open) == (16, 2)
+    assert made.trainer.open_groups == 16
     assert made.trainer.straggler.type == "wait"
     assert made.run_id == made.namespace == "rolloutlog"
     assert made.topics.max_record_bytes == made.topics.max_message_bytes - 4096
+
+
+@pytest.mark.parametrize(
+    ("max_open", "shards", "derived"), [(16, 2, 2), (16, 6, 6), (16, 48, 8), (8, 6, 0), (88, 6, 20)], ids=str
+)
+def test_every_shard_may_derive_where_there_is_room(max_open: int, shards: int, derived: int) -> None:
+    """A quarter of what exceeds B = 8, or one a shard; B are always left for fresh groups."""
+    made = Settings.model_validate({"trainer": {"max_open": max_open, "overcommit": True}})
+    assert made.trainer.derived_open(shards) == derived
 
 
 @pytest.mark.parametrize(("n", "w", "bound"), [(0, 1, 8), (1, 1, 16), (1, 4, 40), (3, 2, 56), (None, 4, None)], ids=str)
