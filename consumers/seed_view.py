@@ -17,6 +17,7 @@ from rolloutlog.buffer.shard import Shard
 from rolloutlog.consumers.bodies import body_of
 from rolloutlog.consumers.shard_view import shard_views
 from rolloutlog.contract.checks import read_rollout
+from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.rejection import Rejected
@@ -29,14 +30,22 @@ from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.kafka.run_record import read_run
 
 NOT_DRAWN = Draw(number=0, rollouts=0, seeds=0, group_events=0, settings="")
 
 
 async def candidate_rows(settings: Settings, derivation: str | None = None) -> AsyncGenerator[dict[str, Any]]:
-    """What could be derived now, by partition and rank; `derivation` chooses by name or kind."""
+    """What could be derived now, by partition and rank; `derivation` chooses by name or kind.
+
+    Raises SettingsError for a derivation that the settings don't have.
+    """
     wanted = {one.name for one in settings.buffer.derivations if derivation in (None, one.name, one.derive.type)}
+    if derivation is not None and not wanted:
+        known = ", ".join(one.name for one in settings.buffer.derivations)
+        raise SettingsError(f"no derivation is called {derivation!r}; there are: {known}")
     connection = await connect(settings)
+    settings = (await read_run(connection)).fit(settings)
     blobs = BlobStore(settings.blobs) if settings.blobs else None
     async with PayloadReader(connection) as payloads:
         async for shard in shard_views(connection, settings):
@@ -54,7 +63,7 @@ async def seed_rows(settings: Settings) -> AsyncGenerator[dict[str, Any]]:
     """What was emitted, by partition and offset."""
     connection = await connect(settings)
     blobs = BlobStore(settings.blobs) if settings.blobs else None
-    for partition in range(settings.topics.partitions):
+    for partition in range((await read_run(connection)).partitions):
         async with aclosing(read_to_end(connection, Topic.SEEDS, partition, allow_open=True)) as batches:
             async for events in batches:
                 for event in events:

@@ -24,7 +24,7 @@ CLOCK = 0.0
 
 
 async def shard_views(connection: Connection, settings: Settings) -> AsyncIterator[Shard]:
-    """Every shard of the run, one after another."""
+    """Every shard of the run, one after another; the settings' number of partitions is the run's."""
     blobs = BlobStore(settings.blobs) if settings.blobs else None
     for partition in range(settings.topics.partitions):
         shard = Shard.empty(partition, settings)

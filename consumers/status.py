@@ -37,7 +37,7 @@ async def status(settings: Settings) -> dict[str, Any]:
     groups: Counter[str] = Counter()
     skips: Counter[str] = Counter()
     candidates = 0
-    async for shard in shard_views(connection, settings):
+    async for shard in shard_views(connection, run.fit(settings)):
         opened = shard.fold.groups.values()
         groups.update("resolved" if group.group.resolved else "open" for group in opened)
         groups["ended"] += len(shard.fold.closed)

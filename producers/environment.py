@@ -63,11 +63,17 @@ class Paused(Exception):
         self.prefix = prefix
 
 
-def load(path: str) -> Any:
-    """The object at `module:name`; a class is called without arguments. Raises SettingsError."""
+def load(path: str, *methods: str) -> Any:
+    """The object at `module:name`, which has those methods; a class is called without arguments.
+
+    Raises SettingsError.
+    """
     module, _, name = path.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"{path!r} can't be loaded: {error}", "give it as module:name, importable here") from error
-    return found() if isinstance(found, type) else found
+    made: Any = found() if isinstance(found, type) else found
+    if missing := [method for method in methods if not callable(getattr(made, method, None))]:
+        raise SettingsError(f"{path!r} has no method {missing[0]}", "docs/run-workers.md says what it needs")
+    return made

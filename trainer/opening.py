@@ -88,7 +88,7 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
     budget = Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups)
     intake = Intake(tail, policies, assemblies, blobs, budget, past.condemned)
     draw = Draw(assemblies, Judge(trainer, history), order_of(trainer))
-    return Parts(connection, writer, history, intake, draw, payloads, blobs, first_step(start, history, past))
+    return Parts(connection, writer, history, intake, draw, payloads, blobs, first_step(start, history, past.last_step))
 
 
 def assemblies_of(past: Past, partitions: int, *, keep_ended: bool = False) -> dict[int, Assembly]:
@@ -99,9 +99,10 @@ def assemblies_of(past: Past, partitions: int, *, keep_ended: bool = False) -> d
     return made
 
 
-def first_step(start: Start, history: History, past: Past) -> int | None:
-    """The next train step; None where policies are imported: then each group has its own (design 4)."""
+def first_step(start: Start, history: History, last: int | None) -> int | None:
+    """The next train step, after the `last` on the log; None where policies are imported: then each group has its own
+    (design 4)."""
     if start.step is not None or not history.started:
         return start.step
     version = history.current.version if history.current else 0
-    return max(past.last_step or 0, version) + 1
+    return max(last or 0, version) + 1

@@ -29,9 +29,9 @@ from rolloutlog.kafka.reading import ends
 from rolloutlog.trainer.batch import Batch, drawn
 from rolloutlog.trainer.draw import Pick
 from rolloutlog.trainer.loading import load
-from rolloutlog.trainer.opening import Parts, Start, now_ms, opened
+from rolloutlog.trainer.opening import Parts, Start, first_step, now_ms, opened
 from rolloutlog.trainer.step import StepReport, step_events
-from rolloutlog.trainer.watch import Watch, starved
+from rolloutlog.trainer.watch import Watch, no_policy, starved
 
 WAIT_MS = 500
 """How long one wait for records lasts; between two the stream looks at deadlines and the watchdog."""
@@ -85,11 +85,13 @@ class GroupStream:
         """Batches of `groups` whole groups (None: the run's B), for one step after another.
 
         `drain` ends at the end that the log has now; the last batch may be short. Raises Starved when nothing comes for
-        `starve_s` seconds, Fenced when another trainer starts.
+        `starve_s` seconds, or no policy while it isn't a trainer's stream, Fenced when another trainer starts.
         """
         size = groups or self._settings.trainer.batch_groups
         if size > self._settings.trainer.buffer_groups:
             raise SettingsError(f"a batch of {size} groups is above buffer_groups")
+        if not await self._policies_known(drain):
+            return
         stops = {number: end.stable for (_, number), end in (await self._ends()).items()}
         while (batch := await self._next(size, stops, drain)) is not None:
             yield batch
@@ -133,6 +135,25 @@ class GroupStream:
         if self._opened is None:
             raise NotOpen("this GroupStream isn't open", "use it inside `async with`")
         return self._opened
+
+    async def _policies_known(self, drain: bool) -> bool:
+        """Wait until a policy is published or imported, if nobody has yet: until then no record may be called bad.
+
+        False where there is nothing to wait for. Raises Starved.
+        """
+        policies = self._parts.intake.policies
+        if not policies.history.is_silent:
+            return True
+        self._watch.progress(_clock())
+        while policies.history.is_silent:
+            if self._stopping or (drain and not any(end.stable > end.first for end in (await self._ends()).values())):
+                return False
+            if drain or self._watch.late(_clock()):
+                raise no_policy(self._settings.namespace)
+            await asyncio.sleep(WAIT_MS / 1000)
+            await policies.catch_up()
+        self._step = first_step(self._start, policies.history, None)  # nothing was trained yet
+        return True
 
     async def _next(self, size: int, stops: Mapping[int, int], drain: bool) -> Batch | None:
         intake = self._parts.intake

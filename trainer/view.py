@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from typing import Any
 
+from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import BlobStore
@@ -38,8 +39,11 @@ async def groups_view(settings: Settings, step: int | None = None) -> AsyncGener
         count = (await read_run(connection)).partitions
         policies = await stack.enter_async_context(PolicyLog(connection))
         history, judge = policies.history, Judge(settings.trainer, policies.history)
+        if history.is_silent:  # what a trainer that starts now would publish first
+            history.start(history.next_timeline(), None, 0)
+            history.publish(Policy(history.timeline, 0))
         past = await read_past(connection, history, range(count))
-        at = first_step(Start(step=step), history, past)
+        at = first_step(Start(step=step), history, past.last_step)
         blobs = BlobStore(settings.blobs) if settings.blobs else None
         stops = await ends(connection, [Topic.ROLLOUTS])
         for number in range(count):

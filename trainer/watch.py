@@ -29,6 +29,14 @@ class Watch:
         return now - self._since >= self._limit_s
 
 
+def no_policy(namespace: str) -> Starved:
+    """The error where groups wait and nobody has ever said which policies there are."""
+    return Starved(
+        f"no policy was ever published or imported in namespace {namespace}: nobody can say how old a token is",
+        "start the trainer, whose GroupStream publishes version 0 first; or publish with PolicyPublisher",
+    )
+
+
 def starved(
     assemblies: Mapping[int, Assembly], lags: Mapping[int, int], *, seconds: float, ready: int, wanted: int
 ) -> Starved:

@@ -66,7 +66,7 @@ class Intake:
                 fault = Fault(rejected.reason, rejected.detail)
         if fault is not None:
             counts.reject(fault.reason, str(where))
-            return [fault_event(line, fault, path=where.path, number=where.line, now=now)]
+            return self._letter(fault_event(line, fault, path=where.path, number=where.line, now=now))
         counts.skip(self._why_not(line), str(where))
         return []
 
@@ -118,6 +118,13 @@ class Intake:
             return []
         counts.annotations += 1
         return [event]
+
+    def _letter(self, letter: Outgoing) -> list[Outgoing]:
+        """A dead letter, unless the log has it."""
+        said = _id_of(letter)
+        is_known = said in self.known.letters
+        self.known.letters.add(said)
+        return [] if is_known else [letter]
 
     def _place(self, rollout: NormalRollout) -> Place | None:
         if self.census.whole:
@@ -174,8 +181,12 @@ def _written(rollout: NormalRollout, place: Place, attempt: int) -> KnownRollout
 
 def is_new(group: KnownGroup, event: Outgoing) -> bool:
     """True if that wasn't said of the group before; from now on it is."""
-    said = dict(event.headers)[Headers.id.name].decode()
+    said = _id_of(event)
     if said in group.said:
         return False
     group.said.add(said)
     return True
+
+
+def _id_of(event: Outgoing) -> str:
+    return dict(event.headers)[Headers.id.name].decode()

@@ -1,7 +1,7 @@
 """What the log holds already of what is imported: read once, from headers alone.
 
 Guarantees: a trace that was imported before is found by run and trace id, with its place, attempt and digest, in
-whatever group it is; notes and cancellations are known by their event ids. Leaves out: values.
+whatever group it is; notes, cancellations and dead letters are known by their event ids. Leaves out: values.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class Known:
 
     rollouts: dict[str, KnownRollout] = field(default_factory=dict[str, KnownRollout])
     groups: dict[str, KnownGroup] = field(default_factory=dict[str, KnownGroup])
+    letters: set[str] = field(default_factory=set[str])
+    """Ids of dead letters."""
 
     def fold(self, event: Event, wanted: Callable[[str, str], bool] | None = None) -> None:
         """Take an event, if `wanted` says so of its group and trace key; one that can't be read isn't ours."""
@@ -90,11 +92,16 @@ class Known:
 
 
 async def read_known(connection: Connection, wanted: Callable[[str, str], bool] | None = None) -> Known:
-    """Read the headers of `rollouts` to their present end. Raises NotFound, OpenTransaction, BrokerUnreachable."""
+    """Read the headers of `rollouts` and `dead-letters` to their present end.
+
+    Raises NotFound, OpenTransaction, BrokerUnreachable.
+    """
     known = Known()
     for partition in range((await partition_counts(connection, [Topic.ROLLOUTS]))[Topic.ROLLOUTS]):
         async for event in _events(connection, Topic.ROLLOUTS, partition):
             known.fold(event, wanted)
+    async for event in _events(connection, Topic.DEAD_LETTERS, 0):
+        known.letters.add(event.headers.raw.get(Headers.id.name, b"").decode("utf-8", "replace"))
     return known
 
 

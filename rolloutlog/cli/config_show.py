@@ -31,7 +31,7 @@ def show(
         origins = {name: _origin(name, loaded.origins) for name in names}
         print_json({"settings": values, "origins": origins, "digest": loaded.settings.digest})
         return
-    print_table(None, ("setting", "value", "origin"), [(n, _at(values, n), _origin(n, loaded.origins)) for n in names])
+    print_table(None, ("setting", "origin", "value"), [(n, _origin(n, loaded.origins), _at(values, n)) for n in names])
 
 
 def _origin(name: str, origins: dict[str, str]) -> str:

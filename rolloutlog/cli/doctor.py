@@ -83,11 +83,17 @@ async def _log(settings: Settings) -> list[Check]:
         connection = await connect(reachable)
         checks.append(Check("broker", GOOD, f"answers at {reachable.bootstrap_servers}"))
         topics = await describe_topics(connection)
+        if not topics:
+            checks.append(
+                Check("topics", ADVICE, f"none of namespace {settings.namespace}", "`rolloutlog topics create`")
+            )
+            return checks
         checks.append(Check("topics", GOOD, f"{len(topics)} of namespace {settings.namespace}"))
         await agree(connection, reachable)
         checks.append(Check("run", GOOD, f"declared, with these settings ({settings.digest[:12]})"))
     except RolloutlogError as error:
         name = ("broker", "topics", "run")[len(checks)]
-        # without a broker or a run there is nothing to prove: a machine may be fine before its first start
-        checks.append(Check(name, ADVICE if error.exit_code != 2 else BAD, error.message, error.hint))
+        # without an address there is nothing to prove: a machine may be fine before its first start
+        is_wrong = error.exit_code == 2 or settings.bootstrap_servers is not None
+        checks.append(Check(name, BAD if is_wrong else ADVICE, error.message, error.hint))
     return checks

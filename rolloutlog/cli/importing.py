@@ -49,10 +49,10 @@ def import_(
 
     if follow and (dry_run or strict):
         raise SettingsError("--follow goes with neither --dry-run nor --strict", "import what is there first")
-    reachable = settings if dry_run else with_broker(settings)
+    reachable, ended_by = settings if dry_run else with_broker(settings), set[int]()
     with _bar() as watch:
         report = asyncio.run(
-            _follow(reachable, paths, group_size, watch)
+            _follow(reachable, paths, group_size, watch, ended_by)
             if follow
             else import_runs(reachable, paths, group_size=group_size, dry_run=dry_run, strict=strict, watch=watch)
         )
@@ -62,14 +62,24 @@ def import_(
         print_report(report)
     if not report.ok:
         raise typer.Exit(1)
+    if signal.SIGINT in ended_by:
+        raise typer.Abort
 
 
-async def _follow(settings: Settings, paths: list[str], group_size: int | None, watch: Watch) -> Report:
+async def _follow(
+    settings: Settings, paths: list[str], group_size: int | None, watch: Watch, ended_by: set[int]
+) -> Report:
+    """Follow until a signal, which is then among `ended_by`; what was begun is finished first."""
     from rolloutlog.producers.importing.follow import follow_runs
 
     stop = asyncio.Event()
+
+    def end(number: int) -> None:
+        ended_by.add(number)
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
     return await follow_runs(settings, paths, group_size=group_size, stop=stop, watch=watch)
 
 

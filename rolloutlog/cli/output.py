@@ -23,17 +23,14 @@ T = TypeVar("T")
 
 WIDE = 1000
 """Columns where a table is laid out, so that a pipe sees whole lines and a narrow terminal wraps none twice."""
+DIGEST, SHORT = re.compile(r"\b[0-9a-f]{32}\b"), 12
 TRAILING = re.compile(r" +(\x1b\[0m)?$")
-
-
-class ReaderGone(Exception):
-    """Whoever read the output went away, which the exit code tells (design 11); typer and rich alone would say 1."""
 
 
 class _Facts(Console):
     def on_broken_pipe(self) -> None:
-        """Rich's hook."""
-        raise ReaderGone
+        """A reader that went away is told by the exit code (design 11); rich alone would exit with 1."""
+        raise BrokenPipeError
 
 
 facts = _Facts(highlight=False, soft_wrap=True, width=WIDE)
@@ -41,12 +38,19 @@ notes = Console(stderr=True, highlight=False)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on one line of stdout. Raises ReaderGone."""
+    """One JSON document on one line of stdout."""
     text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
-    try:
-        sys.stdout.write(text.decode() + "\n")
-    except BrokenPipeError as error:
-        raise ReaderGone from error
+    sys.stdout.write(text.decode() + "\n")
+
+
+def short(name: str) -> str:
+    """An id as people read it: the digits of a digest cut to 12, whatever else it says whole."""
+    return DIGEST.sub(lambda found: found[0][:SHORT], name)
+
+
+def number_of(number: int, noun: str) -> str:
+    """So many of something."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 async def print_each(rows: AsyncGenerator[T], show: Callable[[T], object]) -> None:

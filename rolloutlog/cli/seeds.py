@@ -15,7 +15,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
-from rolloutlog.cli.output import note, print_json, print_table
+from rolloutlog.cli.output import note, print_json, print_table, short
 from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Seeds: the queue of work for rollout workers.")
@@ -52,9 +52,14 @@ def candidates(
 
 
 def print_seeds(rows: list[dict[str, Any]]) -> None:
-    """A line per seed or candidate."""
+    """A line per seed or candidate; a seed also with its place and group."""
     columns = ("kind", "anchor", "node", "source", "env", "depth", "reward", "policy", "tokens", "resumes after")
-    print_table(None, columns, [_cells(row) for row in rows])
+    places = [(f"{row['partition']}/{row['offset']}", short(row["group"])) for row in rows if "offset" in row]
+    if places:
+        cells = [(*place, *_cells(row)) for place, row in zip(places, rows, strict=True)]
+        print_table(None, ("seed", "group", *columns), cells)
+    else:
+        print_table(None, columns, [_cells(row) for row in rows])
 
 
 def _print(rows: list[dict[str, Any]], as_json: bool, none: str) -> None:
@@ -69,7 +74,7 @@ def _print(rows: list[dict[str, Any]], as_json: bool, none: str) -> None:
 
 def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
     policy = ":".join(map(str, row["policy"])) if row["policy"] else None
-    source = (row["source"] or "")[:12]
+    source = short(row["source"] or "")
     return (
         row["kind"], row["anchor"], row["node"], source, row["env"], row["depth"], row["reward"], policy, row["tokens"],
         _last(row["messages"]),

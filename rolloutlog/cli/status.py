@@ -43,8 +43,12 @@ def _print(found: dict[str, Any]) -> None:
     print_table(None, ("topic", "first", "end", "open transactions"), [tuple(row.values()) for row in found["topics"]])
     facts.print()
     inputs = ("rollouts", "seeds", "group-events")
-    rows = [(s["partition"], *(f"{s['offsets'][t]} (-{s['lag'][t]})" for t in inputs)) for s in found["shards"]]
-    print_table("shards: next offset (lag)", ("partition", *inputs), rows)
+    rows = [(s["partition"], *(_place(s["offsets"][t], s["lag"][t]) for t in inputs)) for s in found["shards"]]
+    print_table("shards: next offset, and how far that is behind", ("partition", *inputs), rows)
+
+
+def _place(offset: int, lag: int) -> str:
+    return f"{offset} ({lag} behind)" if lag else str(offset)
 
 
 def _counted(numbers: dict[str, int]) -> str:

@@ -7,6 +7,7 @@ themselves (`rolloutlog.contract.topics`).
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,13 +65,23 @@ def delete(
     from rolloutlog.kafka.admin import delete_topics
     from rolloutlog.kafka.connection import connect
 
-    if not yes and not typer.confirm(f"delete every topic of namespace {settings.namespace}, with all records?"):
+    if not yes and not _confirmed(f"delete every topic of namespace {settings.namespace}, with all records?"):
         raise SettingsError("nothing was deleted", "answer y, or give --yes")
 
     async def work() -> int:
         return len(await delete_topics(await connect(with_broker(settings))))
 
     facts.print(f"deleted {asyncio.run(work())} topics")
+
+
+def _confirmed(question: str) -> bool:
+    """False where nobody can answer."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise
+        return False
 
 
 def _print(settings: Settings, reports: list[TopicReport], as_json: bool) -> None:

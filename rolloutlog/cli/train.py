@@ -14,7 +14,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, note, print_each, print_json, print_table
+from rolloutlog.cli.output import facts, note, number_of, print_each, print_json, print_table, short
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -63,7 +63,8 @@ def run(
     if as_json:
         print_json(done)
     else:
-        facts.print(f"{done['groups']} groups in {done['steps']} steps, {done['trainable_tokens']} tokens in the loss")
+        told_of = f"{number_of(done['groups'], 'group')} in {number_of(done['steps'], 'step')}"
+        facts.print(f"{told_of}, {number_of(done['trainable_tokens'], 'token')} in the loss")
 
 
 @with_settings
@@ -81,7 +82,7 @@ def print_groups(groups: list[dict[str, Any]]) -> None:
     """One line per member, groups apart by their first line."""
     rows: list[tuple[Any, ...]] = []
     for group in groups:
-        head = (group["group"][:12], group["status"], group["reason"], group["step"])
+        head = (short(group["group"]), group["status"], group["reason"], group["step"])
         for member in group["members"]:
             rows.append((*head, *_member(member)))
             head = ("", "", "", "")

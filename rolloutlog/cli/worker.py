@@ -39,7 +39,7 @@ def run(
     from rolloutlog.producers.worker import run_worker
 
     sys.path.insert(0, "")  # modules of the folder that one stands in, as `python -m` finds them
-    made, sampler = load(environment), load(engine) if engine else None
+    made, sampler = load(environment, "rollout"), load(engine, "render", "sample") if engine else None
     endings = asyncio.run(run_worker(with_broker(settings), made, sampler, concurrency=concurrency, name=name))
     if as_json:
         print_json(dict(endings))

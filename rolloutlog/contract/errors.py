@@ -20,12 +20,15 @@ class RolloutlogError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint if hint is not None else self.default_hint
+        self.add_note(f"hint: {self.hint}")  # which a traceback prints below the message
 
 
 class SettingsError(RolloutlogError):
     """Settings that can't work, contradict each other, or aren't known."""
 
-    default_hint = "`rolloutlog config show` prints every setting with its origin"
+    default_hint = (
+        "docs/reference/settings.md has every setting; `rolloutlog config show` prints them with their origin"
+    )
 
 
 class MissingExtra(RolloutlogError):
@@ -55,13 +58,19 @@ class BrokerFailed(RolloutlogError):
 class TopicMismatch(RolloutlogError):
     """A topic exists with settings other than the run needs; the message names the setting."""
 
-    default_hint = "delete the namespace with `rolloutlog topics delete`, or use another --namespace"
+    default_hint = (
+        "give the settings that the topics were made with (rolloutlog.toml, --config, ROLLOUTLOG_*), "
+        "or another --namespace"
+    )
 
 
 class RunMismatch(RolloutlogError):
     """The run's declaration on the log disagrees with this deployment's settings, or there is none."""
 
-    default_hint = "`rolloutlog topics create` declares a run; a second deployment must use the same settings"
+    default_hint = (
+        "`rolloutlog topics create` declares a run; every service needs the settings that it was declared with "
+        "(rolloutlog.toml, --config, ROLLOUTLOG_*)"
+    )
 
 
 class RecordTooLarge(RolloutlogError):

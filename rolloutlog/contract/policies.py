@@ -74,6 +74,11 @@ class History:
         return self.current_timeline is not None
 
     @property
+    def is_silent(self) -> bool:
+        """True while no policy was published or imported: nobody can say how old a token is."""
+        return not self.published and not self.imported
+
+    @property
     def timeline(self) -> int:
         """The timeline that counts: the newest started, or imported timeline 0 where no trainer ever started."""
         return self.current_timeline if self.current_timeline is not None else 0

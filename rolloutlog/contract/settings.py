@@ -164,7 +164,8 @@ class Staleness(Section):
     max_staleness: int | None = Field(default=1, ge=0)
     """Sync periods by which the oldest sampled token may lag; unset: no limit."""
     max_token_staleness: int | None = Field(default=None, ge=0)
-    """Sync periods after which a single token leaves the loss; unset: masking is off."""
+    """Sync periods after which a single token leaves the loss, below `max_staleness` and with `on_expire` set; unset:
+    masking is off."""
     on_expire: OnExpire | None = None
     """Unset: reroll-members for groups with a seed, drop-group without."""
     on_unknown: Literal["exempt", "drop"] | None = None

@@ -53,8 +53,8 @@ class TopicSpec:
             "compression.type": "producer",
             "message.timestamp.type": "CreateTime",
         }
-        if "delete" in self.cleanup:
-            settings |= {"retention.ms": str(retention_ms), "retention.bytes": "-1"}
+        kept = retention_ms if "delete" in self.cleanup else KEEP_FOR_EVER
+        settings |= {"retention.ms": str(kept), "retention.bytes": "-1"}
         if "compact" in self.cleanup:
             settings |= {"min.cleanable.dirty.ratio": "0.5", "delete.retention.ms": "86400000"}
         return settings

@@ -19,7 +19,7 @@ from rolloutlog.contract.errors import BrokerUnreachable, SettingsError
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names
 from rolloutlog.kafka.properties import Security, read_properties, security_of
-from rolloutlog.kafka.quiet import quiet_clients
+from rolloutlog.kafka.quiet import hushed, quiet_clients
 
 CLIENT_ID = "rolloutlog"
 BATCH_BYTES = 1024 * 1024
@@ -93,7 +93,8 @@ class Connection:
         """Raise BrokerUnreachable unless a broker answers within `answer_s` seconds."""
         client = AIOKafkaClient(**self.client_options)
         try:
-            await asyncio.wait_for(client.bootstrap(), answer_s)
+            with hushed():
+                await asyncio.wait_for(client.bootstrap(), answer_s)
         except ValueError as error:
             raise SettingsError(f"bootstrap_servers {self.bootstrap_servers!r} isn't host:port: {error}") from error
         except (KafkaError, OSError, TimeoutError) as error:

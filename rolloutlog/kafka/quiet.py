@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 
 PREFIX = "aiokafka"
 REPEAT_S = 10.0
@@ -29,6 +31,18 @@ class Repeats(logging.Filter):
             return False
         self._said[text] = now
         return True
+
+
+@contextmanager
+def hushed() -> Generator[None]:
+    """Let the client log nothing for a while: who asks tells what came of it."""
+    logger = logging.getLogger(PREFIX)
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def quiet_clients() -> None:

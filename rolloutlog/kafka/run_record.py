@@ -61,6 +61,11 @@ class RunRecord:
         """The settings that every member of the run agreed on, as text of the declaration's digest."""
         return self.settings.get(str(self.declared["settings"]), {})
 
+    def fit(self, settings: Settings) -> Settings:
+        """The settings with the run's own number of partitions: who only looks need not agree on anything."""
+        topics = settings.topics.model_copy(update={"partitions": self.partitions})
+        return settings.model_copy(update={"topics": topics})
+
     def on(self, connection: Connection) -> Connection:
         """The connection with the run's own limit of a record."""
         return replace(connection, max_message_bytes=int(self.declared["max_message_bytes"]))

@@ -69,7 +69,7 @@ def test_each_partition_knows_what_ended_on_it() -> None:
 
 def test_the_next_step_is_after_what_was_trained_and_what_was_published() -> None:
     trained = past(final("a", 1, 8), final("b", 1, 9, DropReason.EXPIRED))
-    assert first_step(Start(), resumed(), trained) == 9
-    assert first_step(Start(), resumed(), past()) == 6
-    assert first_step(Start(step=3), resumed(), trained) == 3
-    assert first_step(Start(), History(), past()) is None
+    assert first_step(Start(), resumed(), trained.last_step) == 9
+    assert first_step(Start(), resumed(), None) == 6
+    assert first_step(Start(step=3), resumed(), trained.last_step) == 3
+    assert first_step(Start(), History(), None) is None

@@ -15,7 +15,8 @@ from rolloutlog.cli.main import app
 from rolloutlog.cli.reference import markdown as md
 
 INTRODUCTION = """\
-Facts are printed on stdout, progress and logs on stderr. `--json` prints facts as JSON, one object or one per line."""
+Facts are printed on stdout, progress and logs on stderr. `--json` prints facts as JSON, one object or one per line.
+What the exit codes mean is on the page of [errors](errors.md)."""
 
 
 def page() -> str:
