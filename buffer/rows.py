@@ -191,8 +191,15 @@ def facts(row: Row) -> dict[str, Any]:
     if isinstance(row, RolloutRow):
         known = row._asdict()
         del known["packed"]
-        return {**known, "anchors": [anchor._asdict() for anchor in row.anchors]}
-    return {name: getattr(row, name) for name in row.__slots__}
+        known |= {"anchors": [anchor._asdict() for anchor in row.anchors]}
+    else:
+        known = {name: getattr(row, name) for name in row.__slots__}
+    return {name: _listed(fact) for name, fact in known.items()}
+
+
+def _listed(fact: Any) -> Any:
+    """Policies and handles as lists, as JSON has them."""
+    return [*fact] if isinstance(fact, tuple) else fact
 
 
 def row_event(row: Row, *, partition: int, source: str, now: int) -> Outgoing:

@@ -15,7 +15,7 @@ from typing import Any
 from rolloutlog.buffer.rows import StateRow
 from rolloutlog.consumers.index_rows import index_row
 from rolloutlog.consumers.ledger import Counts, PartitionLedger, Violation, repeated_seeds
-from rolloutlog.contract.checks import Rejected, read_headers, read_json
+from rolloutlog.contract.checks import read_headers
 from rolloutlog.contract.dead_letters import rejected_place
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.finals import GroupFinal, MemberExpired, read_group_event
@@ -126,9 +126,10 @@ def _fold(said: _Said, event: Event) -> None:
         else:
             read_headers(event, said.partitions)
             made = read_group_event(event)
-            if said.history.is_live(made.timeline, made.step):
-                by_partition = said.expired if isinstance(made, MemberExpired) else said.finals
-                by_partition.setdefault(event.partition, []).append(made)  # type: ignore[arg-type]
+            if isinstance(made, MemberExpired):  # never void (design 3)
+                said.expired.setdefault(event.partition, []).append(made)
+            elif said.history.is_live(made.timeline, made.step):
+                said.finals.setdefault(event.partition, []).append(made)
     except (HeaderError, ValueError):
         # a bad event on another topic says nothing of a rollout; the shard makes a dead letter of it
         return
@@ -153,14 +154,5 @@ async def _ledger(connection: Connection, known: Mapping[Place, Ends], said: _Sa
         async with Tail(connection, {(Topic.ROLLOUTS, partition): end.first}, known=known) as tail:
             async for batch in tail.until({(Topic.ROLLOUTS, partition): end.stable}):
                 for event in batch:
-                    ledger.fold(event, _cancelled(event))
+                    ledger.fold(event)
     return ledger
-
-
-def _cancelled(event: Event) -> list[int]:
-    if event.headers.raw.get("ce_type") != EventType.GROUP_CANCELLED.encode():
-        return []
-    try:
-        return [int(member) for member in read_json(event).get("members", [])]
-    except (Rejected, ValueError, TypeError):
-        return []

@@ -12,10 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from rolloutlog.contract.checks import read_headers
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.finals import GroupFinal, MemberExpired
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import HeaderError
+from rolloutlog.contract.headers import HeaderError, Headers
+from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.notices import read_cancelled
+from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import EventType, RunKind, Verdict
 
@@ -91,27 +95,37 @@ class PartitionLedger:
     indexed: frozenset[str]
     folded: int | None
     _records: dict[int, _Record] = field(default_factory=dict[int, _Record])
-    _ids: set[str] = field(default_factory=set[str])
-    _digests: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    _said: dict[str, tuple[EventType | None, str]] = field(default_factory=dict[str, tuple[EventType | None, str]])
+    """By event id, what the first good record of it says: its type and the digest of its value."""
     _attempts: dict[tuple[str, int], list[tuple[int, int]]] = field(
         default_factory=dict[tuple[str, int], list[tuple[int, int]]]
     )
-    _cancelled: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    _cancelled: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    """Offset of the last cancellation of a member."""
 
-    def fold(self, event: Event, cancelled: Iterable[int] = ()) -> None:
-        """Fold one record of `rollouts`; `cancelled` are the members of a `group.cancelled`."""
+    def fold(self, event: Event) -> None:
+        """Fold one record of `rollouts`."""
         record = self._read(event)
         self._records[event.offset] = record
-        if record.event_id is not None and event.offset not in self.rejected:
-            record.duplicate = self._digests.setdefault(record.event_id, _digest(event)) == _digest(event) and (
-                record.event_id in self._ids
-            )
-            self._ids.add(record.event_id)
-        if record.kind is EventType.GROUP_CANCELLED and event.headers.group:
-            self._cancelled.setdefault(event.headers.group, set()).update(cancelled)
-        if record.kind in DATA and record.slot and not record.duplicate and event.offset not in self.rejected:
+        if event.offset in self.rejected:
+            return
+        if record.event_id is not None and record.kind in DATA:
+            said = (record.kind, _digest(event))
+            record.duplicate = self._said.get(record.event_id) == said
+            self._said.setdefault(record.event_id, said)
+        if record.kind is EventType.GROUP_CANCELLED:
+            self._cancel(event)
+        if record.kind in DATA and record.slot and not record.duplicate:
             key = (record.slot.group, record.slot.member)
             self._attempts.setdefault(key, []).append((record.offset, record.slot.attempt))
+
+    def _cancel(self, event: Event) -> None:
+        try:
+            read_headers(event)
+            group, members = event.headers.require(Headers.group), read_cancelled(event).members
+        except Rejected:
+            return  # it cancels nothing; the shard makes a dead letter of it
+        self._cancelled.update({(group, member): event.offset for member in members})
 
     def _read(self, event: Event) -> _Record:
         try:
@@ -125,7 +139,11 @@ class PartitionLedger:
         """Counts and violations of everything folded."""
         counts = Counts()
         ends = {final.group: final for final in self.finals}
-        named = {handle.offset: outcome for handle, outcome in self._named() if outcome is not None}
+        named = {
+            handle.offset: outcome
+            for handle, outcome in self._named()
+            if outcome is not None and handle.partition == self.partition
+        }
         expired = {(e.group, e.member, e.attempt) for e in self.expired}
         for record in self._records.values():
             if record.kind is not None and record.kind not in DATA and record.offset not in self.rejected:
@@ -165,18 +183,18 @@ class PartitionLedger:
     def _count_rest(
         self, counts: Counts, record: _Record, slot: Slot, final: GroupFinal | None, expired: set[tuple[str, int, int]]
     ) -> None:
-        as_of = None if final is None else final.as_of
+        as_of, offset = None if final is None else final.as_of, record.offset
         higher = any(
-            attempt > slot.attempt and (as_of is None or offset < as_of)
-            for offset, attempt in self._attempts.get((slot.group, slot.member), ())
+            attempt > slot.attempt and (as_of is None or at < as_of)
+            for at, attempt in self._attempts.get((slot.group, slot.member), ())
         )
         if higher or (slot.group, slot.member, slot.attempt) in expired:
             counts.superseded["attempt"] += 1
         elif record.kind is EventType.ROLLOUT_FAILED:
             counts.terms["failed"] += 1
-        elif record.kind is EventType.ROLLOUT_ABORTED and slot.member in self._cancelled.get(slot.group, ()):
+        elif record.kind is EventType.ROLLOUT_ABORTED and offset < self._cancelled.get((slot.group, slot.member), 0):
             counts.terms["cancelled"] += 1
-        elif as_of is not None and record.offset >= as_of:
+        elif as_of is not None and offset >= as_of:
             counts.superseded["late"] += 1
         elif final is not None and final.reason is not None:
             counts.dropped[final.reason] += 1
@@ -204,9 +222,11 @@ class PartitionLedger:
                     yield Violation(kind, final.group, rollout, handle.partition, handle.offset)
 
     def _bad_handle(self, group: str, handle: Handle) -> str | None:
-        if handle.partition == self.partition and handle.offset < self.first:
+        if handle.partition != self.partition:
+            return "handle-of-another-partition"
+        if handle.offset < self.first:
             return None
-        record = self._records.get(handle.offset) if handle.partition == self.partition else None
+        record = self._records.get(handle.offset)
         if record is None or (record.kind not in DATA and handle.offset not in self.rejected):
             return "handle-missing"
         if handle.offset in self.rejected:
@@ -225,8 +245,10 @@ class PartitionLedger:
                 yield Violation("no-row", slot and slot.group, slot and slot.rollout, self.partition, record.offset)
 
 
-def _digest(event: Event) -> bytes | None:
-    return event.headers.raw.get("ce_digest")
+def _digest(event: Event) -> str:
+    """As the header says it, else of the value (design 3)."""
+    said = event.headers.raw.get(Headers.digest.name)
+    return digest_of(event.value or b"") if said is None else said.decode("utf-8", "replace")
 
 
 def repeated_seeds(ids: Iterable[tuple[str, str, int, int]]) -> list[Violation]:

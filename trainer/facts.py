@@ -74,12 +74,14 @@ class Cancelled:
     members: tuple[int, ...]
 
 
+_ROLLOUTS = frozenset(kind.encode() for kind in STATUS_OF)
+
 Fact = Arrived | Bad | Annotated | Cancelled
 
 
 def is_rollout(event: Event) -> bool:
-    """True for a record of an attempt, by its headers alone."""
-    return (event.headers.type or "") in STATUS_OF
+    """True for a record of an attempt, by its headers alone, which needn't be sound."""
+    return event.headers.raw.get(Headers.type.name, b"") in _ROLLOUTS
 
 
 def fact_of(event: Event, partitions: int, body: bytes | None = None, body_type: str | None = None) -> Fact | None:

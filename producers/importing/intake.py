@@ -91,11 +91,12 @@ class Intake:
         if rollout.reward is None and self.census.whole and not place.scored:
             rollout = _without_result(rollout)
         there = self.known.rollouts.get(place.key)
-        attempt = _attempt(rollout, there, place)
-        slot = slot_of(rollout, place, attempt)
+        attempt = _attempt(rollout, there, place, self.known.older.get(place.key, set()))
+        event = rollout_event(line, rollout, slot_of(rollout, place, attempt), now)
         events: list[Outgoing] = []
         if there is not None and attempt == there.attempt:
             counts.duplicates += 1
+            there.fresh |= rollout.digest in (there.digest, *self.known.older.get(place.key, ()))
             if there.pending and rollout.reward is not None:
                 there.pending = False
                 rollout.notes["reward"] = rollout.reward
@@ -103,7 +104,7 @@ class Intake:
             counts.imported += 1
             counts.changed += there is not None
             self.known.add(place.key, _written(rollout, place, attempt))
-            events = [*self._new_policies(rollout, now), rollout_event(line, rollout, slot, now)]
+            events = [*self._new_policies(rollout, now), event]
         return events + self.note(line, rollout, place, attempt, counts, now)
 
     def note(
@@ -146,11 +147,12 @@ class Intake:
         return [policy_event(policy, self.run, now) for policy in sorted(found)]
 
 
-def _attempt(rollout: NormalRollout, there: KnownRollout | None, place: Place) -> int:
-    """Attempt of a record: the known one where it says the same, the next where it doesn't. Raises Rejected."""
+def _attempt(rollout: NormalRollout, there: KnownRollout | None, place: Place, older: set[str]) -> int:
+    """Attempt of a record: the known one where the log has what it says, the next where it doesn't. Raises Rejected."""
     if there is None:
         return 1
-    if there.digest == rollout.digest or place.is_part or _is_of_score_alone(rollout, there):
+    is_known = rollout.digest == there.digest or (rollout.digest in older and not there.fresh)
+    if is_known or place.is_part or _is_of_score_alone(rollout, there):
         return there.attempt
     is_late_result = there.status is Status.FAILED and rollout.status is Status.COMPLETED
     if there.fresh and not is_late_result:

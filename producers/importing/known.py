@@ -30,7 +30,7 @@ PATIENCE_S = TRANSACTION_TIMEOUT_MS / 1000 + 5
 
 @dataclass(slots=True)
 class KnownRollout:
-    """The newest attempt of an imported trace, and its place; `fresh` where this reading of its file wrote it."""
+    """The newest attempt of an imported trace, and its place; `fresh` where this reading of its file has met it."""
 
     group: str
     size: int
@@ -62,6 +62,8 @@ class Known:
     groups: dict[str, KnownGroup] = field(default_factory=dict[str, KnownGroup])
     letters: set[str] = field(default_factory=set[str])
     """Ids of dead letters."""
+    older: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """Digests of the attempts of a trace that were superseded."""
 
     def fold(self, event: Event, wanted: Callable[[str, str], bool] | None = None) -> None:
         """Take an event, if `wanted` says so of its group and trace key; one that can't be read isn't ours."""
@@ -87,8 +89,13 @@ class Known:
         """Take a rollout; a lower attempt than the known one changes nothing."""
         self.groups.setdefault(rollout.group, KnownGroup(rollout.size)).members.add(rollout.member)
         there = self.rollouts.get(key)
-        if there is None or rollout.attempt > there.attempt:
+        if there is None:
             self.rollouts[key] = rollout
+        elif rollout.attempt > there.attempt:
+            self.older.setdefault(key, set()).add(there.digest)
+            self.rollouts[key] = rollout
+        elif rollout.digest != there.digest:
+            self.older.setdefault(key, set()).add(rollout.digest)
 
 
 async def read_known(connection: Connection, wanted: Callable[[str, str], bool] | None = None) -> Known:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -91,6 +92,14 @@ class Finder:
             status = file.stat()
         except FileNotFoundError:
             return  # gone since its folder was listed
+        if not stat.S_ISREG(status.st_mode):
+            sources.passed.append((str(file), "no-file"))  # a pipe would be waited for, for ever
+            return
+        try:
+            str(file).encode()
+        except UnicodeEncodeError:
+            sources.unreadable.append((os.fsencode(file).decode("utf-8", "backslashreplace"), "its name isn't UTF-8"))
+            return
         if (key := (status.st_dev, status.st_ino)) in seen:
             sources.passed.append((str(file), "same-file"))
             return

@@ -182,6 +182,12 @@ _SEGMENT_CASES = {
     "segments-negative-policy": [(0, -1, 0), (0, 1, 2)],
 }
 
+_READ_HEADERS = (
+    "spec_version", "id", "type", "source", "content_type", "schema_version", "group", "group_size", "group_train",
+    "member", "attempt", "kind", "run", "env", "origin_seed", "origin_offset", "seed_kind", "source_handle", "depth",
+)  # fmt: skip
+"""Headers without which nobody knows what a record is."""
+
 BAD_INPUTS: tuple[BadInput, ...] = (
     _header("header-missing-id", Reason.HEADER_MISSING, id=None),
     _header("header-missing-type", Reason.HEADER_MISSING, type=None),
@@ -192,7 +198,7 @@ BAD_INPUTS: tuple[BadInput, ...] = (
     _header("header-missing-group-size", Reason.HEADER_MISSING, group_size=None),
     _header("header-missing-member", Reason.HEADER_MISSING, member=None),
     _header("header-unknown", Reason.HEADER_UNKNOWN, ce_rewrad=b"1.0"),
-    _header("header-not-utf8", Reason.HEADER_MALFORMED, env=b"sums\xff\xfe"),
+    *(_header(f"header-not-utf8-{name}", Reason.HEADER_MALFORMED, **{name: b"\xff\xfe"}) for name in _READ_HEADERS),
     _header("header-not-a-number", Reason.HEADER_MALFORMED, member=b"one"),
     _header("header-number-huge", Reason.HEADER_MALFORMED, tokens=b"9" * 40),
     _header("header-other-cloudevents", Reason.HEADER_MALFORMED, spec_version=b"0.3"),

@@ -36,7 +36,7 @@ def ledger(
     )
     for offset, out in enumerate(records):
         event = Event(Topic.ROLLOUTS, 0, offset, 0, out.key, Headers(out.headers), out.value)
-        made.fold(event, cancelled=[1] if event.headers.type == "group.cancelled" else ())
+        made.fold(event)
     return made
 
 
@@ -84,6 +84,10 @@ def test_each_term() -> None:
 def test_an_aborted_member_that_is_cancelled_counts_as_cancelled() -> None:
     gone = cancelled_event(group="g", group_size=4, members=[1], reason="attempts", source="/test", now=0)
     assert terms(ledger(record(1, status=Status.ABORTED), gone)) == {"cancelled": 1}
+    assert terms(ledger(gone, record(1, status=Status.ABORTED))) == {"pending": 1}, "9.1: aborted, then cancelled"
+    assert terms(ledger(record(1, status=Status.ABORTED), gone, rejected={1})) == {"rejected": 1, "pending": 1}
+    unreadable = replace(gone, headers=[(k, b"\xff" if k == "ce_group" else v) for k, v in gone.headers])
+    assert terms(ledger(record(1, status=Status.ABORTED), unreadable)) == {"pending": 1}
 
 
 def test_a_record_at_or_above_as_of_is_late() -> None:
@@ -98,6 +102,22 @@ def test_a_higher_attempt_counts_only_below_as_of() -> None:
 def test_an_expired_attempt_is_superseded() -> None:
     gone = MemberExpired(group="g", group_size=4, member=0, attempt=1, timeline=0, step=3, verdict=Verdict.EXPIRED)
     assert terms(ledger(record(), expired=[gone])) == {"superseded.attempt": 1}
+
+
+def test_a_duplicate_is_known_by_type_and_digest_also_where_no_header_says_the_digest() -> None:
+    bare = replace(record(), headers=[(k, v) for k, v in record().headers if k != "ce_digest"])
+    failed = record(status=Status.FAILED)
+    for first, second in ((bare, record()), (record(), bare), (bare, bare)):
+        assert terms(ledger(first, second)) == {"pending": 1, "superseded.duplicate": 1}
+    assert terms(ledger(bare, replace(bare, value=bare.value + b" "))) == {"pending": 2}
+    assert terms(ledger(record(), failed)) == {"pending": 1, "failed": 1}
+
+
+def test_a_final_event_that_names_another_partition_counts_nothing_here() -> None:
+    made = ledger(record(), finals=[final()])
+    made.finals[0].members.append(MemberOutcome(member=0, attempt=1, status="completed", handle="3/0/9"))
+    counts, found = made.result()
+    assert (counts.terms["trained"], [violation.kind for violation in found]) == (0, ["handle-of-another-partition"])
 
 
 def test_a_repeated_id_with_another_value_isnt_a_duplicate() -> None:

@@ -224,6 +224,34 @@ def test_bad_lines_are_dead_letters(settings: Settings, lines_file: Write) -> No
     assert set(ids) == {event.headers.id for event in events(settings, Topic.DEAD_LETTERS)}
 
 
+def test_a_conflict_stays_one_however_often_it_is_imported(settings: Settings, lines_file: Write) -> None:
+    """The first copy of an id in the files stands, each time; its rival has one dead letter, and is told every time."""
+    first, *others = (demo_run() / "rollouts/step_3/train/all/traces.jsonl").read_bytes().splitlines()[:4]
+    rival = orjson.loads(first)
+    rival["traces"][0]["nodes"][-1]["message"]["content"] = "another answer"
+    path = lines_file("traces.jsonl", first, *others, orjson.dumps(rival))
+    for imports, changed in ((4, 0), (0, 0), (0, 0)):
+        report = imported(settings, path)
+        assert (report.imported, report.eras["E4"].changed, report.rejected) == (imports, changed, 1)
+    assert Counter(event.headers.attempt for event in events(settings)) == {1: 4}
+    assert len(events(settings, Topic.DEAD_LETTERS)) == 1
+
+
+def test_a_line_that_no_header_can_hold_leaves_no_member_open(settings: Settings, lines_file: Write) -> None:
+    """It is counted as rejected alone, and its member is cancelled with what else its group lacks."""
+    lines = (demo_run() / "rollouts/step_3/train/all/traces.jsonl").read_bytes().splitlines()[:4]
+    bad = orjson.loads(lines[1])
+    bad["run"]["work"]["step"] = -1
+    path = lines_file("traces.jsonl", lines[0], orjson.dumps(bad), *lines[2:])
+    report = imported(settings, path)
+    assert (report.imported, report.rejected, report.cancelled) == (3, 1, 1)
+    (gone,) = of_type(settings, EventType.GROUP_CANCELLED)
+    assert read_cancelled(gone).members == (1,)
+    again = imported(settings, path)
+    assert (again.imported, again.rejected, again.cancelled) == (0, 1, 0)
+    assert len(events(settings, Topic.DEAD_LETTERS)) == 1
+
+
 def test_an_eval_run(settings: Settings, lines_file: Write) -> None:
     """`vf-eval` writes no group and no policy: complete singles of kind eval, grain none."""
     line = orjson.loads((demo_run() / "rollouts/step_3/train/all/traces.jsonl").read_bytes().splitlines()[0])

@@ -114,6 +114,18 @@ def test_a_folder_without_permission_is_told_apart() -> None:
     assert [Path(path).name for path, _ in found.unreadable] == ["step_2"]
 
 
+def test_what_is_no_file_is_passed_over_and_a_name_that_is_no_text_is_told(tmp_path: Path, lines_file: Write) -> None:
+    lines_file("good.jsonl", b"{}")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    named = os.path.join(os.fsencode(tmp_path), b"caf\xe9.jsonl")
+    with open(named, "wb") as file:
+        file.write(b"{}\n")
+    found = find_sources([tmp_path])
+    assert [file.path.name for file in found.files] == ["good.jsonl"]
+    assert [reason for _, reason in found.passed] == ["no-file"]
+    assert [Path(path).name for path, _ in found.unreadable] == [r"caf\xe9.jsonl"]
+
+
 @pytest.mark.parametrize(
     ("path", "origin"),
     [
