@@ -11,12 +11,12 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.reading import Tail, ends
-from rolloutlog.kafka.run_record import read_run
+from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.trainer.decision import Judge
 from rolloutlog.trainer.group_row import group_row
 from rolloutlog.trainer.intake import Budget, Intake
@@ -36,9 +36,11 @@ async def groups_view(settings: Settings, step: int | None = None) -> AsyncGener
     """
     async with AsyncExitStack() as stack:
         connection = await connect(settings)
-        count = (await read_run(connection)).partitions
+        run = await read_run(connection)
+        count = run.partitions
         policies = await stack.enter_async_context(PolicyLog(connection))
         history, judge = policies.history, Judge(settings.trainer, policies.history)
+        drew = Judge(_recorded(run, settings.trainer), history)
         if history.is_silent:  # what a trainer that starts now would publish first
             history.start(history.next_timeline(), None, 0)
             history.publish(Policy(history.timeline, 0))
@@ -55,4 +57,11 @@ async def groups_view(settings: Settings, step: int | None = None) -> AsyncGener
                     await intake.read(500)
             groups = sorted(assemblies[number].groups.values(), key=lambda pending: pending.offset)
             for pending in groups:
-                yield group_row(pending, judge, at, assemblies[number].clock, past.finals.get(pending.id))
+                final = past.finals.get(pending.id)
+                yield group_row(pending, judge if final is None else drew, at, assemblies[number].clock, final)
+
+
+def _recorded(run: RunRecord, given: TrainerSettings) -> TrainerSettings:
+    """The settings under which the run's trainer draws, as it recorded them."""
+    agreed = run.agreed.get("trainer")
+    return given if agreed is None else given.model_validate(given.model_dump() | agreed)

@@ -20,11 +20,12 @@ app = typer.Typer(no_args_is_help=True, help="Settings and where they come from.
 @app.command()
 def show(
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Prefix of the run's topics.")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option("--bootstrap-servers", "-b", help="Kafka's address.")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="Settings file (default ./rolloutlog.toml).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print every setting with its origin."""
-    loaded = load({"namespace": namespace}, config)
+    loaded = load({"namespace": namespace, "bootstrap_servers": bootstrap_servers}, config)
     values = loaded.settings.model_dump(mode="json")
     names = list(leaves(values))
     if as_json:

@@ -11,7 +11,7 @@ import signal
 import sys
 from functools import partial
 from types import FrameType
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from typer import rich_utils
@@ -33,11 +33,12 @@ from rolloutlog.cli import (
     train,
     worker,
 )
-from rolloutlog.cli.output import note, print_error
+from rolloutlog.cli.output import note, print_error, print_error_json
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
-INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 70, 130, 141, 143
+MISUSED, INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 2, 70, 130, 141, 143
 STDOUT = 1
+HOW_TO_DEBUG = "--debug shows where"
 SERVICES = {"buffer", "train", "worker", "--follow", "-f"}
 """Words of commands that SIGTERM ends well, with 0."""
 EXTRA_OF = {
@@ -114,8 +115,7 @@ def run(arguments: list[str]) -> int:
     except RolloutlogError as error:
         return _failed(error, as_json)
     except typer.TyperException as error:
-        rich_utils.rich_format_error(cast("Any", error))
-        return 2
+        return _misused(error, as_json)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
@@ -125,12 +125,29 @@ def run(arguments: list[str]) -> int:
             return _reader_gone()
         raise
     except Exception as error:  # the last line of defence: one line for people, the traceback on request
-        if (missing := _missing_extra(error)) is not None:
-            return _failed(missing, as_json)
-        if "--debug" in arguments:
+        if "--debug" in arguments and _missing_extra(error) is None:
             raise
-        note(f"internal error: {type(error).__name__}: {error} (--debug shows where)")
-        return INTERNAL
+        return _broken(error, as_json)
+
+
+def _misused(error: Any, as_json: bool) -> int:
+    """A command line that can't be."""
+    if as_json:
+        print_error_json("UsageError", error.format_message(), "--help says what there is")
+    else:
+        rich_utils.rich_format_error(error)
+    return MISUSED
+
+
+def _broken(error: Exception, as_json: bool) -> int:
+    """What nobody raised on purpose: an extra that isn't installed, or a fault of ours."""
+    if (missing := _missing_extra(error)) is not None:
+        return _failed(missing, as_json)
+    if as_json:
+        print_error_json(type(error).__name__, f"internal error: {error}", HOW_TO_DEBUG)
+    else:
+        note(f"internal error: {type(error).__name__}: {error} ({HOW_TO_DEBUG})")
+    return INTERNAL
 
 
 def _reader_gone() -> int:

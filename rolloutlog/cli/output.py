@@ -98,12 +98,16 @@ def note(text: str) -> None:
 def print_error(error: RolloutlogError, as_json: bool) -> None:
     """One error on stderr."""
     if as_json:
-        body = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
-        sys.stderr.write(orjson.dumps(body).decode() + "\n")
+        print_error_json(type(error).__name__, error.message, error.hint)
         return
     notes.print(f"[bold red]error[/]: {_escaped(error.message)}", soft_wrap=True)
     if error.hint:
         notes.print(f"[bold]hint[/]: {_escaped(error.hint)}", soft_wrap=True)
+
+
+def print_error_json(error: str, message: str, hint: str) -> None:
+    """One error as an object on stderr (design 11)."""
+    sys.stderr.write(orjson.dumps({"error": error, "message": message, "hint": hint}).decode() + "\n")
 
 
 def _escaped(text: str) -> str:

@@ -168,3 +168,10 @@ class NotFound(RolloutlogError):
 
     exit_code = 1
     default_hint = "`rolloutlog status` shows what is on the log"
+
+
+class TopicMissing(NotFound):
+    """A topic of the namespace isn't there."""
+
+    exit_code = 2
+    default_hint = "is the --namespace right? `rolloutlog topics create` makes its topics"

@@ -19,12 +19,11 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaError, LeaderNotAvailableError, NoError, for_code
 from aiokafka.protocol.offset import OffsetRequest
 
-from rolloutlog.contract.errors import BrokerUnreachable, NotFound
+from rolloutlog.contract.errors import BrokerUnreachable, NotFound, TopicMissing
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.failures import typed
 
-MAKE_TOPICS = "`rolloutlog topics create` makes the run's topics"
 PATIENCE_S = 30.0
 RETRY_S = 0.1
 BEGINNING, END = -2, -1
@@ -129,7 +128,7 @@ def _counts(connection: Connection, cluster: ClusterMetadata, topics: Iterable[T
     for topic in topics:
         numbers = cluster.partitions_for_topic(connection.names.topic(topic))
         if not numbers:
-            raise NotFound(f"topic {connection.names.topic(topic)} isn't there", MAKE_TOPICS)
+            raise TopicMissing(f"topic {connection.names.topic(topic)} isn't there")
         counts[topic] = len(numbers)
     return counts
 

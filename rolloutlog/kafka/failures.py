@@ -33,9 +33,9 @@ from rolloutlog.contract.errors import (
     ClientFailed,
     Fenced,
     NotAllowed,
-    NotFound,
     RecordTooLarge,
     RolloutlogError,
+    TopicMissing,
 )
 from rolloutlog.kafka.connection import Connection
 
@@ -63,7 +63,7 @@ def typed(error: BaseException, connection: Connection, transactional_id: str | 
     if isinstance(error, FORBIDDEN):
         return NotAllowed(f"{where} doesn't allow it: {error!r}")
     if isinstance(error, UnknownTopicOrPartitionError):
-        return NotFound(f"a topic of {connection.names.namespace} isn't there: {error}", "`rolloutlog topics create`")
+        return TopicMissing(f"a topic of {connection.names.namespace} isn't there: {error}")
     if isinstance(error, AWAY):
         return BrokerUnreachable(f"no Kafka broker answers at {where}: {error!r}")
     return ClientFailed(f"{where} answers: {error!r}")

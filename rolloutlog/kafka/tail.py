@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from rolloutlog.contract.errors import BrokerUnreachable, IndexMismatch, NotFound
+from rolloutlog.contract.errors import BrokerUnreachable, IndexMismatch, TopicMissing
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.topics import Names, Topic
@@ -180,7 +180,7 @@ def _valid_start(
     found = known.get((topic, partition))
     name = f"{connection.names.topic(topic)}/{partition}"
     if found is None:
-        raise NotFound(f"{name} isn't there")
+        raise TopicMissing(f"{name} isn't there")
     if start == 0:
         return found.first
     if not found.first <= start <= found.high:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rolloutlog.broker import EmbeddedKafka
+
 SCRIPT = Path(sys.executable).with_name("rolloutlog")
 
 
@@ -60,6 +62,17 @@ def test_an_error_is_two_lines_or_one_object(tmp_path: Path) -> None:
     assert set(json.loads(as_json.stderr)) == {"error", "message", "hint"}
 
 
+def test_bad_use_is_one_object_with_json(tmp_path: Path) -> None:
+    nobody = ["-b", "127.0.0.1:1"]
+    for arguments, code in (
+        (["audit", "--nope"], 2), (["tail", "foo"], 2), (["groups", "--step", "0"], 2), (["audit", *nobody], 3),
+        (["candidates", "--derivation", "nope", *nobody], 2),
+    ):  # fmt: skip
+        done = run(*arguments, "--json", folder=tmp_path)
+        assert done.returncode == code
+        assert set(json.loads(done.stderr)) == {"error", "message", "hint"}
+
+
 def test_an_unreachable_address_is_named(tmp_path: Path) -> None:
     done = run("audit", "-b", "127.0.0.1:1", folder=tmp_path)
     assert done.returncode == 3
@@ -87,8 +100,8 @@ def test_help_loads_neither_torch_nor_aiokafka(command: list[str]) -> None:
 
 
 @pytest.mark.broker
-def test_ctrl_c_exits_130_and_sigterm_drains_with_0(tmp_path: Path, kafka_broker: object) -> None:
-    servers = str(getattr(kafka_broker, "bootstrap_servers"))  # noqa: B009
+def test_ctrl_c_exits_130_and_sigterm_drains_with_0(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
+    servers = kafka_broker.bootstrap_servers
     assert run("topics", "create", "-n", "signals", "-b", servers, folder=tmp_path).returncode == 0
     for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
         process = subprocess.Popen(
@@ -101,3 +114,21 @@ def test_ctrl_c_exits_130_and_sigterm_drains_with_0(tmp_path: Path, kafka_broker
             assert process.wait(60) == code
         finally:
             process.kill()
+
+
+@pytest.mark.broker
+def test_a_namespace_that_isnt_there_is_bad_use(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
+    """Exit code 1 is for a proven no, such as an audit that fails."""
+    for command in (["audit"], ["status"], ["groups"], ["seeds", "list"], ["candidates"], ["tail", "rollouts"]):
+        done = run(*command, "-n", "nobody", "-b", kafka_broker.bootstrap_servers, folder=tmp_path)
+        assert (done.returncode, "nobody." in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.broker
+def test_topics_are_deleted_only_if_somebody_says_so(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
+    shared = ["-n", "kept", "-b", kafka_broker.bootstrap_servers]
+    assert run("topics", "create", *shared, folder=tmp_path).returncode == 0
+    refused = run("topics", "delete", *shared, folder=tmp_path)
+    assert refused.returncode == 2
+    assert "nothing was deleted" in refused.stderr
+    assert run("topics", "delete", "--yes", *shared, folder=tmp_path).returncode == 0

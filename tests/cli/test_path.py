@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.cli import main
+from rolloutlog.contract.topics import Topic
 from rolloutlog.producers.importing.demo import demo_run
 
 pytestmark = pytest.mark.broker
@@ -26,6 +28,7 @@ class Shell:
     """Runs commands against one namespace of the session's broker."""
 
     def __init__(self, broker: EmbeddedKafka, namespace: str, config: str) -> None:
+        self.broker, self.config = broker, config
         self.shared = ["-n", namespace, "-b", broker.bootstrap_servers, "--config", config]
 
     def run(self, *arguments: str, code: int = 0) -> str:
@@ -80,6 +83,13 @@ def test_recorded_rollouts_become_seeds_and_trained_groups_and_the_audit_holds(s
     audit = shell.one("audit")
     assert (audit["produced"], audit["trained"], audit["dropped"]) == (16, 12, {"zero-variance": 4})
     assert (audit["ok"], audit["violations"], audit["open_transactions"]) == (True, [], [])
+
+    for topic in Topic:
+        assert all(row["topic"] == topic for row in shell.lines("tail", topic)), topic
+    other = Shell(shell.broker, "cli-path", str(Path(shell.config).with_name("other.toml")))
+    Path(other.config).write_text("[topics]\npartitions = 2\n")
+    for looking in (["status"], ["candidates"], ["seeds", "list"], ["groups"], ["audit"]):
+        assert other.lines(*looking) == shell.lines(*looking), "who only looks reads the run's own partition count"
 
     status = shell.one("status")
     assert status["groups"]["ended"] == 4

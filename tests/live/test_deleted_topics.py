@@ -12,7 +12,7 @@ import pytest
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.consumers.buffer_service import run_buffer
-from rolloutlog.contract.errors import NotFound
+from rolloutlog.contract.errors import TopicMissing
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka.admin import delete_topics
 from rolloutlog.kafka.connection import connection_of
@@ -45,6 +45,6 @@ def test_services_of_deleted_topics_end(kafka_broker: EmbeddedKafka, tmp_path: P
         await until(played)
         await delete_topics(connection_of(settings))
         ended = await asyncio.wait_for(asyncio.gather(buffer, worker, return_exceptions=True), 90)
-        assert [type(error) for error in ended] == [NotFound, NotFound]
+        assert [type(error) for error in ended] == [TopicMissing, TopicMissing]
 
     asyncio.run(body())

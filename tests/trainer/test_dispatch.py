@@ -16,13 +16,18 @@ from typing import Any
 import pytest
 
 from rolloutlog.consumers.audit import audit
+from rolloutlog.contract.errors import Starved
+from rolloutlog.contract.finals import GroupFinal, MemberExpired, expired_event, final_event
 from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.policy_events import timeline_started
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.trainer.dispatch import run_dispatch
 from rolloutlog.trainer.view import groups_view
 from tests.trainer.desk import rollout
-from tests.trainer.log import Log
+from tests.trainer.log import Log, now
 
 pytestmark = pytest.mark.broker
 
@@ -142,5 +147,60 @@ def test_the_view_shows_every_group_and_fences_nobody(log: Log) -> None:
         assert [m["mask_runs"] for m in rows[id_of(0)]["members"]] == [[[0, 2]], [[0, 2]]]
         assert (await shown(log.settings, 3))[id_of("ready")]["status"] == "held"
         assert len(await log.read(Topic.GROUP_EVENTS)) == before
+
+    asyncio.run(body())
+
+
+def test_nothing_is_judged_before_anybody_has_said_which_policies_there_are(log: Log) -> None:
+    """A dispatch that comes before the trainer waits; the view shows what a trainer that starts now would be given."""
+
+    async def body() -> None:
+        assert (await run_dispatch(log.settings, drain=True)).steps == 0, "an empty log has nothing to wait for"
+        await write_groups(log, 0, 2)
+        with pytest.raises(Starved, match="no policy was ever published"):
+            await run_dispatch(log.settings, drain=True)
+        rows = [row async for row in groups_view(log.settings)]
+        assert [(row["status"], row["step"]) for row in rows] == [("ready", 1)] * 2
+        assert await log.read(Topic.DEAD_LETTERS) == []
+        waiting = asyncio.create_task(run_dispatch(log.settings, steps=1))
+        await log.bring(0)
+        assert (await asyncio.wait_for(waiting, 30)).groups == 2
+        await once_each(log, 2)
+
+    asyncio.run(body())
+
+
+def test_the_view_of_an_ended_group_is_by_the_settings_of_the_run(log: Log) -> None:
+    """However the viewer's own differ (design 11: `mask_runs` are the trained tokens)."""
+
+    async def body() -> None:
+        await log.bring(0, 4)
+        await write_groups(log, 0, 2)
+        await run_dispatch(log.settings, drain=True)
+        strict = {"max_staleness": None, "max_token_staleness": 0, "on_expire": "drop-group"}
+        trainer = log.settings.trainer.model_validate({**log.settings.trainer.model_dump(), "staleness": strict})
+        rows = [row async for row in groups_view(log.settings.model_copy(update={"trainer": trainer}))]
+        assert [m["mask_runs"] for row in rows for m in row["members"]] == [[[0, 2]]] * 4
+
+    asyncio.run(body())
+
+
+def test_the_audit_knows_an_expired_member_of_a_timeline_that_was_left(log: Log) -> None:
+    """`member.expired` is never void (design 3), unlike final events above the fork."""
+    said: dict[str, Any] = {"group": id_of(0), "group_size": 2, "timeline": 0, "step": 6}
+    gone = MemberExpired(member=0, attempt=1, verdict=Verdict.EXPIRED, **said)
+    final = GroupFinal(as_of=9, reason=DropReason.EXPIRED, **said)
+
+    async def body() -> None:
+        facts: dict[str, Any] = {"run": log.settings.run_id, "source": "/test", "now": now()}
+        await log.write(timeline_started(0, None, 0, **facts))
+        await log.publish(Policy(0, 0))
+        await write_groups(log, 0, 1)
+        await log.write(expired_event(gone, source="/test", now=now()), final_event(final, source="/test", now=now()))
+        before = (await audit(log.settings)).counts
+        assert (before.superseded["attempt"], before.dropped["expired"]) == (1, 1)
+        await log.write(timeline_started(1, 0, 3, **facts))
+        after = (await audit(log.settings)).counts
+        assert (after.superseded["attempt"], after.dropped["expired"], after.terms["pending"]) == (1, 0, 1)
 
     asyncio.run(body())
