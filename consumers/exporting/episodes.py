@@ -49,6 +49,12 @@ def episode_of(standing: Standing, *, trained: bool) -> bytes:
     return orjson.dumps(_ordered(line, EPISODE), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
+def says_group(standing: Standing) -> bool:
+    """True if the episode names its group."""
+    episode = cast("Json | None", standing.rollout.trajectory.record.get("episode"))
+    return episode is None or bool(episode.get("group"))
+
+
 def _traces(standing: Standing, *, trained: bool) -> list[Json]:
     """The traces of the rollout, one an agent; a record without a table of agents is one trace."""
     record = standing.rollout.trajectory.record

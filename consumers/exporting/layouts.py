@@ -10,13 +10,17 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from rolloutlog.consumers.exporting.episodes import episode_of
+import orjson
+
+from rolloutlog.consumers.exporting.episodes import episode_of, says_group
 from rolloutlog.consumers.exporting.july import record_of, row_of
 from rolloutlog.consumers.exporting.standing import Standing
 from rolloutlog.consumers.exporting.tables import ParquetFile
 from rolloutlog.contract.vocabulary import RunKind
 
 OPEN_FILES = 32
+SIZE = "rollouts_per_example"
+"""What verifiers calls a group's size in `metadata.json`."""
 
 
 class Layout(Protocol):
@@ -60,23 +64,37 @@ class Appending:
 
 
 class EpisodeLayout:
-    """Era E4: `rollouts/step_N/<kind>/all/traces.jsonl`, and `effective` for what was trained."""
+    """Era E4: `rollouts/step_N/<kind>/all/traces.jsonl`, and `effective` for what was trained.
+
+    Where episodes don't say their group, the size of the groups stands beside them as verifiers writes it, so that an
+    import finds the groups again.
+    """
 
     def __init__(self, root: Path) -> None:
+        self._root = root
         self._files = Appending(root)
+        self._sizes: dict[str, set[int]] = {}
+        self._nameless: set[str] = set()
 
     def add(self, standing: Standing) -> None:
         """Write an episode, and its copy where it was trained."""
         kind = standing.rollout.slot.kind
-        line = episode_of(standing, trained=False)
-        self._files.append(f"rollouts/step_{standing.step}/{kind}/all/traces.jsonl", line)
+        self._write(f"rollouts/step_{standing.step}/{kind}/all", standing, trained=False)
         if standing.is_trained:
-            copy = episode_of(standing, trained=True)
-            self._files.append(f"rollouts/step_{standing.trained_step}/{kind}/effective/traces.jsonl", copy)
+            self._write(f"rollouts/step_{standing.trained_step}/{kind}/effective", standing, trained=True)
 
     def close(self) -> None:
         """End every file."""
         self._files.close()
+        for folder in self._nameless:
+            if len(sizes := self._sizes[folder]) == 1:
+                (self._root / folder / "metadata.json").write_bytes(orjson.dumps({SIZE: sizes.pop()}))
+
+    def _write(self, folder: str, standing: Standing, *, trained: bool) -> None:
+        self._files.append(f"{folder}/traces.jsonl", episode_of(standing, trained=trained))
+        self._sizes.setdefault(folder, set()).add(standing.rollout.slot.group_size)
+        if standing.rollout.slot.group_size > 1 and not says_group(standing):
+            self._nameless.add(folder)
 
 
 class RecordLayout:

@@ -72,6 +72,20 @@ def test_out_and_in_again_is_the_same_log(filled: Fill, samples: Path, tmp_path:
     assert on_the_log(filled(tmp_path / "out")) == on_the_log(first)
 
 
+def test_groups_that_only_the_configuration_says_are_found_again(filled: Fill, tmp_path: Path) -> None:
+    """Episodes without a group, of which a file beside them says how many belong together."""
+    episodes = [orjson.loads(line) for line in (demo_run() / f"{STEP}/all/traces.jsonl").read_bytes().splitlines()[:8]]
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "traces.jsonl").write_bytes(b"".join(orjson.dumps({**one, "group": None}) + b"\n" for one in episodes))
+    (source / "metadata.json").write_bytes(b'{"rollouts_per_example": 4}')
+    first = filled(source)
+    export(first, tmp_path / "out", "jsonl")
+    again = filled(tmp_path / "out")
+    assert Counter(rollout.slot.group_size for rollout in on_the_log(first).values()) == {4: 8}
+    assert on_the_log(again) == on_the_log(first)
+
+
 @pytest.mark.parametrize("era", ["july2026", "e3", "v0"])
 def test_earlier_eras_become_episodes(era: str, filled: Fill, samples: Path, tmp_path: Path) -> None:
     """Tokens, messages and rewards are the same; nothing is lost on the way."""
