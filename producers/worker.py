@@ -83,7 +83,7 @@ class Worker:
         try:
             while not self._stop.is_set():
                 if (take := await self._takes.next()) is not None:
-                    await self._start(take)
+                    self._start(take)
                 await self._room()
         except asyncio.CancelledError:
             self._grace_s = 0.0
@@ -97,13 +97,12 @@ class Worker:
             raise self._failure
         return self._endings
 
-    async def _start(self, take: Take) -> None:
-        """Start the members of a seed as slots get free."""
+    def _start(self, take: Take) -> None:
+        """Start the members of a seed as slots get free; they wait in the pool, so that ending this waits for none."""
         wanted = take.seed.wanted
         self._left[take] = len(wanted)
         for ask in wanted:
-            future = await self._pool.spawn(self._member(take, ask))
-            future.add_done_callback(self._settled)
+            self._pool.spawn_n(self._member(take, ask)).add_done_callback(self._settled)
 
     async def _member(self, take: Take, ask: Ask) -> None:
         try:

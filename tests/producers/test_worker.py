@@ -239,9 +239,13 @@ def test_a_member_whose_task_is_gone_fails(settings: Settings) -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.parametrize("concurrency", [1, 2])
 @pytest.mark.parametrize(("number", "says"), [(signal.SIGTERM, "{'aborted': 2}"), (signal.SIGINT, "interrupted")])
-def test_a_signal_leaves_no_seed_to_its_lease(settings: Settings, number: signal.Signals, says: str) -> None:
-    """Design 11: SIGTERM drains and exits 0; Ctrl-C doesn't wait for what runs. Both publish what was sampled."""
+def test_a_signal_leaves_no_seed_to_its_lease(
+    settings: Settings, number: signal.Signals, says: str, concurrency: int
+) -> None:
+    """Design 11: SIGTERM drains and exits 0; Ctrl-C doesn't wait for what runs. Both publish what was sampled, and give
+    back a member that waits for room."""
     program = f"""
         import asyncio
         from rolloutlog.contract.settings import Settings
@@ -249,9 +253,9 @@ def test_a_signal_leaves_no_seed_to_its_lease(settings: Settings, number: signal
         from rolloutlog.producers.worker import run_worker
 
         settings = Settings.model_validate_json({settings.model_dump_json(exclude_unset=True)!r})
-        grace_s = {0.2 if number == signal.SIGTERM else 600}
+        options = {{"grace_s": {0.2 if number == signal.SIGTERM else 600}, "concurrency": {concurrency}}}
         try:
-            print(dict(asyncio.run(run_worker(settings, load("tests.producers.sums:Sums"), grace_s=grace_s))))
+            print(dict(asyncio.run(run_worker(settings, load("tests.producers.sums:Sums"), **options))))
         except KeyboardInterrupt:
             print("interrupted")
     """
@@ -272,7 +276,7 @@ def test_a_signal_leaves_no_seed_to_its_lease(settings: Settings, number: signal
         assert (process.returncode, err.decode(), out.decode()) == (0, "", says + "\n")
         rollouts = [read_rollout(event) for event in await data(settings)]
         assert [rollout.status for rollout in rollouts] == [Status.ABORTED] * 2
-        assert all(len(rollout.trajectory.token_ids) == 4 for rollout in rollouts)
+        assert [len(rollout.trajectory.token_ids) for rollout in rollouts].count(4) == concurrency
 
     asyncio.run(body())
 
