@@ -55,8 +55,11 @@ class Field(Generic[T]):
     def __get__(self, instance: Headers | None, owner: type[Headers]) -> Field[T] | T | None:
         if instance is None:
             return self
-        raw = instance.raw.get(self.name)
-        return None if raw is None else self.read(raw)
+        try:
+            raw = instance.raw[self.name]
+        except KeyError:
+            return None
+        return self.read(raw)
 
     def _read(self, raw: bytes) -> T:
         try:

@@ -86,13 +86,9 @@ def decode(value: bytes, content_type: str = SAFETENSORS) -> Trajectory:
 
 
 def _from_buffer(value: bytes, found: layout.Layout) -> Trajectory:
-    tokens, sampled, segments, nodes, start = found
-    a = start + 4 * tokens
-    b = a + 4 * sampled
-    c = b + 12 * segments
-    d = c + 20 * nodes
+    tokens, sampled, segments, nodes, start, a, b, c, d, e = found
     return Trajectory(
-        record_text=value[d + tokens :],
+        record_text=value[e:],
         token_ids=_view(tokens, _I32, value, start),
         logprobs=_view(sampled, _F32, value, a),
         segments=_view((segments, 3), _I32, value, b),
