@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sybil import Example, Sybil
@@ -17,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTED_PORT = "9092"
 BLOCK_S = 180
+
+Reading = Mapping[Path, Future[None]]
 
 
 class Reader:
@@ -43,11 +48,9 @@ class Reader:
         return text.replace(DOCUMENTED_PORT, self.port)
 
 
-@pytest.mark.broker
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_blocks_of_a_page(page: Path, tmp_path: Path) -> None:
-    reader = Reader(tmp_path, free_ports(1)[0])
+def read(page: Path, folder: Path) -> None:
+    """Run all blocks of a page, and stop the broker that it started."""
+    reader = Reader(folder, free_ports(1)[0])
     parsers = [CodeBlockParser("bash", reader.bash), CodeBlockParser("python", reader.python)]
     document = Sybil(parsers=parsers, encoding="utf-8").parse(page)
     try:
@@ -55,3 +58,19 @@ def test_the_blocks_of_a_page(page: Path, tmp_path: Path) -> None:
             example.evaluate()
     finally:
         reader.run("rolloutlog", "broker", "down")
+
+
+@pytest.fixture(scope="module")
+def reading(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Reading]:
+    """The pages that are asked for, two at a time, since they wait a lot for brokers."""
+    asked = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    pages = [cast("Path", item.callspec.params["page"]) for item in asked if item.module is request.module]
+    with ThreadPoolExecutor(2) as pool:
+        yield {page: pool.submit(read, page, tmp_path_factory.mktemp(page.stem)) for page in pages}
+
+
+@pytest.mark.broker
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_blocks_of_a_page(page: Path, reading: Reading) -> None:
+    reading[page].result()

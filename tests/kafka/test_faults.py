@@ -64,7 +64,7 @@ async def lag(connection: Connection) -> int:
     return lag
 
 
-@pytest.mark.broker
+@pytest.mark.chaos
 def test_a_kill_and_a_zombie_lose_and_double_nothing(settings: Settings, tmp_path: Path) -> None:
     """The short form: one SIGKILL, one SIGSTOP beyond the session and SIGCONT."""
 
