@@ -96,6 +96,7 @@ async def settled(settings: Settings, troupe: Troupe) -> Account:
 
 
 @pytest.mark.broker
+@pytest.mark.slow
 def test_the_loop_closes(shell: Shell, tmp_path: Path) -> None:
     settings = shell.settings
 
