@@ -205,7 +205,7 @@ class PartitionLedger:
 
     def _final_violations(self) -> Iterable[Violation]:
         seen: Counter[tuple[str, int]] = Counter()
-        handles: Counter[tuple[int, int]] = Counter()
+        handles: Counter[tuple[int, int, int]] = Counter()
         for final in self.finals:
             seen[final.group, final.pass_number] += 1
             if seen[final.group, final.pass_number] == 2:
@@ -215,8 +215,9 @@ class PartitionLedger:
                     continue
                 handle = Handle.parse(member.handle)
                 rollout = f"{final.group}.{member.member}"
-                handles[handle.offset, final.pass_number] += 1
-                if handles[handle.offset, final.pass_number] == 2:
+                named = (handle.partition, handle.offset, final.pass_number)
+                handles[named] += 1
+                if handles[named] == 2:
                     yield Violation("named-twice", final.group, rollout, handle.partition, handle.offset)
                 if (kind := self._bad_handle(final.group, handle)) is not None:
                     yield Violation(kind, final.group, rollout, handle.partition, handle.offset)

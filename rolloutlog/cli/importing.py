@@ -49,7 +49,8 @@ def import_(
 
     if follow and (dry_run or strict):
         raise SettingsError("--follow goes with neither --dry-run nor --strict", "import what is there first")
-    reachable, ended_by = settings if dry_run else with_broker(settings), set[int]()
+    reachable = settings if dry_run else with_broker(settings)
+    ended_by: set[int] = set()
     with _bar() as watch:
         report = asyncio.run(
             _follow(reachable, paths, group_size, watch, ended_by)

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.producers.importing.demo import demo_run
 
 SCRIPT = Path(sys.executable).with_name("rolloutlog")
 
@@ -132,3 +134,31 @@ def test_topics_are_deleted_only_if_somebody_says_so(tmp_path: Path, kafka_broke
     assert refused.returncode == 2
     assert "nothing was deleted" in refused.stderr
     assert run("topics", "delete", "--yes", *shared, folder=tmp_path).returncode == 0
+
+
+@pytest.mark.broker
+def test_a_follower_tells_ctrl_c_from_sigterm(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
+    """Both finish what was begun, and report it."""
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+        shared = ["-n", f"followed-{code}", "-b", kafka_broker.bootstrap_servers]
+        assert run("topics", "create", *shared, folder=tmp_path).returncode == 0
+        command = [SCRIPT, "import", "--follow", "--group-size", "4", str(demo_run()), "--json", *shared]
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        try:
+            deadline = time.monotonic() + 60
+            while len(run("tail", "run", "--json", *shared, folder=tmp_path).stdout.splitlines()) < 4:
+                assert time.monotonic() < deadline, "the cursor never moved"
+            process.send_signal(number)
+            out, _ = process.communicate(timeout=60)
+            assert (process.returncode, set(json.loads(out)) >= {"eras"}) == (code, True)
+        finally:
+            process.kill()
+
+
+@pytest.mark.broker
+def test_the_doctor_proves_what_is_wrong_and_advises_the_rest(tmp_path: Path, kafka_broker: EmbeddedKafka) -> None:
+    """An address that was given and doesn't answer is wrong; a namespace that nobody made yet isn't."""
+    dead = run("doctor", "-b", "127.0.0.1:1", folder=tmp_path)
+    assert (dead.returncode, "bad    broker" in dead.stdout) == (1, True)
+    empty = run("doctor", "-n", "nobody", "-b", kafka_broker.bootstrap_servers, folder=tmp_path)
+    assert (empty.returncode, "none of namespace nobody" in empty.stdout) == (0, True)

@@ -114,10 +114,13 @@ def test_a_duplicate_is_known_by_type_and_digest_also_where_no_header_says_the_d
 
 
 def test_a_final_event_that_names_another_partition_counts_nothing_here() -> None:
-    made = ledger(record(), finals=[final()])
-    made.finals[0].members.append(MemberOutcome(member=0, attempt=1, status="completed", handle="3/0/9"))
-    counts, found = made.result()
-    assert (counts.terms["trained"], [violation.kind for violation in found]) == (0, ["handle-of-another-partition"])
+    """Nor is it named twice, though the record here has the same offset."""
+    foreign = MemberOutcome(member=1, attempt=1, status="completed", handle="3/0/9")
+    for here, trained in ((final(), 0), (final((0, 0)), 1)):
+        here.members.append(foreign)
+        counts, found = ledger(record(), finals=[here]).result()
+        assert counts.terms["trained"] == trained
+        assert [violation.kind for violation in found] == ["handle-of-another-partition"]
 
 
 def test_a_repeated_id_with_another_value_isnt_a_duplicate() -> None:

@@ -281,6 +281,12 @@ def test_a_signal_leaves_no_seed_to_its_lease(
     asyncio.run(body())
 
 
+def test_what_has_no_method_to_make_rollouts_is_refused_before_it_takes_a_seed() -> None:
+    with pytest.raises(SettingsError, match="has no method rollout"):
+        load("json:loads", "rollout")
+    assert load("tests.producers.sums:Sums", "rollout")
+
+
 @pytest.mark.broker
 def test_a_worker_of_no_run_says_so(undeclared: Settings) -> None:
     with pytest.raises(RunMismatch):
