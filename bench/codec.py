@@ -23,8 +23,8 @@ from rolloutlog.contract.ids import digest_of, id_of
 from rolloutlog.contract.json_value import encode_json
 from rolloutlog.contract.partitions import partition_of
 
-RECORDS, MEMBERS = 64, 8
-"""So many different records take turns, in groups of so many: 1 MB, one batch, which the client has just unpacked."""
+RECORDS, MEMBERS = 512, 8
+"""So many different records take turns, in groups of so many: more than any cache of what was read last."""
 
 TARGETS = {
     "decode headers and columns": "<= 10 us, ratio >= 8",
