@@ -47,7 +47,14 @@ class Parsers:
         for _ in range(self._count):
             self._processes.append(
                 await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", MODULE, stdin=PIPE, stdout=PIPE, limit=READ_AHEAD, start_new_session=True
+                    sys.executable,
+                    "-m",
+                    MODULE,
+                    stdin=PIPE,
+                    stdout=PIPE,
+                    limit=READ_AHEAD,
+                    start_new_session=True,
+                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
                 )
             )
         return self
