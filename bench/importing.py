@@ -71,7 +71,7 @@ def measure() -> list[Figure]:
         figures: list[Figure] = []
         for name, lines, target in (
             ("lines of 20 KB", short, ""),
-            ("lines of 300 KB", [longer(line, turns=4, tokens=6) for line in short], ">= 0.4"),
+            ("lines of 300 KB", [longer(line, turns=5, tokens=7) for line in short], ">= 0.4"),
         ):
             write_run(run, lines, RATIO_BYTES)
             figures += _ratio(name, run, broker.bootstrap_servers, target)

@@ -21,8 +21,11 @@ from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.ends import Ends, ends_at
 from rolloutlog.kafka.failures import stop_client, typed
 from rolloutlog.kafka.lenient import fetch_leniently
+from rolloutlog.kafka.portion import Portion
 
 POLL_MS = 500
+POLL_BYTES = 32 << 20
+"""About so many bytes of events at once."""
 TURNS_TO_FETCH = 4
 SILENCE_S = 60.0
 """A read of what is known to be there gives up after so long without a record."""
@@ -42,7 +45,7 @@ class Tail:
     """Follows partitions from given offsets, without a group: `async with Tail(...) as tail: await tail.poll()`.
 
     `starts`: offset by (topic, partition); 0 is the first there is; another one that isn't on the log raises
-    IndexMismatch when it opens. `fetch_bytes` bounds what lies fetched and unread in memory, per broker.
+    IndexMismatch when it opens. `fetch_bytes` bounds what lies fetched and unread in memory, packed, per broker.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Tail:
         self._starts = dict(starts)
         self._known = known
         self._next: dict[TopicPartition, int] = {}
+        self._portion = Portion(POLL_BYTES)
         self._consumer = connection.consumer(fetch_max_bytes=fetch_bytes)
 
     async def __aenter__(self) -> Tail:
@@ -79,10 +83,12 @@ class Tail:
     async def poll(self, timeout_ms: int = POLL_MS, max_records: int | None = None) -> list[Event]:
         """Events that arrived, in order within each partition; empty after `timeout_ms` without any.
 
-        Raises IndexMismatch where what comes next isn't on the log any more.
+        As many as are about `POLL_BYTES`, and at most `max_records`. Raises IndexMismatch where what comes next isn't
+        on the log any more.
         """
+        limit = self._portion.records if max_records is None else min(max_records, self._portion.records)
         try:
-            fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records)
+            fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=limit)
         except UnicodeDecodeError:
             fetched = await self._poll_leniently()
         except OffsetOutOfRangeError as error:
@@ -91,9 +97,11 @@ class Tail:
             raise typed(error, self._connection) from error
         for place, batch in fetched.items():
             self._next[place] = batch[-1].offset + 1
-        if fetched:
+        events = [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
+        if events:
+            self._portion.took(len(events), sum(len(event.value or b"") for event in events))
             await _let_fetch()
-        return [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
+        return events
 
     async def position(self, topic: Topic, partition: int) -> int:
         """Offset of the next record to come."""

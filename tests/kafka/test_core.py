@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,7 @@ from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.kafka.admin import create_topics, delete_topics, describe_topics
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.reading import ends_of, partition_counts, read_one, read_to_end
+from rolloutlog.kafka.tail import POLL_BYTES
 from rolloutlog.kafka.transactions import TransactionalWriter
 from rolloutlog.kafka.writing import Writer
 
@@ -184,6 +186,24 @@ def test_no_broker_is_said_at_once() -> None:
         asyncio.run(connect(Settings(bootstrap_servers="localhost:kafka")))
     with pytest.raises(BrokerUnreachable, match="no bootstrap servers"):
         asyncio.run(connect(Settings()))
+
+
+def test_a_poll_is_bounded_in_bytes_however_small_they_travel(settings: Settings) -> None:
+    """Design 8: 200 MB of zeros are one small fetch, and are taken some at a time, all of them and in order."""
+
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        async with Writer(connection) as writer:
+            for renewal in range(400):
+                await writer.send(replace(record("g", renewal), value=bytes(500_000)))
+        seen: list[int] = []
+        async for events in read_to_end(connection, Topic.ROLLOUTS, partition_of("g", 3)):
+            assert sum(len(event.value or b"") for event in events) <= POLL_BYTES
+            seen += [event.offset for event in events]
+        assert seen == list(range(400))
+
+    asyncio.run(body())
 
 
 def test_a_read_of_an_empty_partition_ends(settings: Settings) -> None:
