@@ -91,12 +91,13 @@ class Intake:
         if rollout.reward is None and self.census.whole and not place.scored:
             rollout = _without_result(rollout)
         there = self.known.rollouts.get(place.key)
-        attempt = _attempt(rollout, there, place, self.known.older.get(place.key, set()))
+        older = self.known.older.get(place.key, set())
+        attempt = _attempt(rollout, there, place, older)
         event = rollout_event(line, rollout, slot_of(rollout, place, attempt), now)
         events: list[Outgoing] = []
         if there is not None and attempt == there.attempt:
             counts.duplicates += 1
-            there.fresh |= rollout.digest in (there.digest, *self.known.older.get(place.key, ()))
+            there.fresh |= rollout.digest == there.digest or rollout.digest in older
             if there.pending and rollout.reward is not None:
                 there.pending = False
                 rollout.notes["reward"] = rollout.reward

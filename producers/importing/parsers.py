@@ -44,19 +44,13 @@ class Parsers:
         self._processes: list[Process] = []
 
     async def __aenter__(self) -> Self:
+        alone = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # numpy starts threads for algebra, which spin at first
+        command = (sys.executable, "-m", MODULE)
         for _ in range(self._count):
-            self._processes.append(
-                await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-m",
-                    MODULE,
-                    stdin=PIPE,
-                    stdout=PIPE,
-                    limit=READ_AHEAD,
-                    start_new_session=True,
-                    env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-                )
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, limit=READ_AHEAD, start_new_session=True, env=alone
             )
+            self._processes.append(process)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -56,5 +56,6 @@ def test_consumers_of_a_dead_broker_can_be_stopped(tmp_path: Path) -> None:
                     await asyncio.gather(*(consumer.getmany(timeout_ms=100) for consumer in consumers))
             for consumer in consumers:
                 await stop_client(consumer)
+            assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing of them runs on"
 
         asyncio.run(stop())
