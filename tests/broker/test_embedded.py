@@ -31,6 +31,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
         yield own
 
 
+@pytest.mark.timed
 def test_killed_and_started_again_it_has_its_data_within_8_seconds(broker: EmbeddedKafka) -> None:
     """The better of two tries; a machine with more to do than it has cores shows nothing about time."""
     addresses, seconds = broker.bootstrap_servers, list[float]()
