@@ -100,7 +100,7 @@ def _rollout(event: Event, body: Body | None) -> RolloutRow:
         group_size=slot.group_size, needed=slot.needed, member=slot.member, attempt=slot.attempt, status=rollout.status,
         kind=slot.kind, digest=event.headers.digest or digest_of(raw), reward=trajectory.reward,
         tokens=len(trajectory.token_ids), sampled=trajectory.response_tokens, turns=sum(trajectory.sampled_nodes),
-        oldest=oldest, newest=newest, origin=slot.origin_seed, origin_offset=slot.origin_offset, source=slot.source_id,
+        oldest=oldest, newest=newest, origin=slot.origin_seed, origin_offset=slot.origin_offset, source=slot.trace,
         env=slot.env, derivation=slot.derivation, depth=slot.depth or 0, stop=_short(record.get("stop_condition")),
         container=needs_container(record), unfit=reason or "", packed=pack(anchors),
     )  # fmt: skip

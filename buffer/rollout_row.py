@@ -38,9 +38,8 @@ _NO_POLICY = (_ABSENT, _ABSENT)
 class RolloutRow(NamedTuple):
     """One record of a rollout. `offset` is its own on `rollouts`; `unfit` says why it can't be a source, "" if it can.
 
-    `rejected` marks a bad record that only resolved its slot. `source` is the trace id of an imported rollout, the
-    immediate source of a derived one. `packed` holds the `anchors`: all places, of every kind, at which it could be
-    resumed.
+    `rejected` marks a bad record that only resolved its slot. `source` is the id that an imported rollout had in
+    its own run. `packed` holds the `anchors`: all places, of every kind, at which it could be resumed.
     """
 
     offset: int

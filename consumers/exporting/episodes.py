@@ -78,7 +78,7 @@ def _trace(standing: Standing, trace: Json, agent: Json, *, trained: bool) -> Js
         trace = {key: value for key, value in trace.items() if key not in STAMPS and value is not None}
         trace["rewards"] = _rewards(trace, standing.reward)
         trace["agent"] = _agent(trace, agent)
-        trace.setdefault("id", slot.source_id or slot.rollout)
+        trace.setdefault("id", slot.trace or slot.rollout)
         trace.setdefault("ok", standing.rollout.status is Status.COMPLETED)
         trace.setdefault("is_completed", standing.rollout.status is Status.COMPLETED)
     if trained and (said := _advantage(standing, trace)) is not None:

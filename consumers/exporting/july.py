@@ -69,7 +69,7 @@ def _trace(standing: Standing) -> Json:
 
 def _trace_id(standing: Standing) -> str:
     slot, record = standing.rollout.slot, standing.rollout.trajectory.record
-    return str(slot.source_id or record.get("id") or slot.rollout)
+    return str(slot.trace or record.get("id") or slot.rollout)
 
 
 def _flat_task(record: Json) -> Json:

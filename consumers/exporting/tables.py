@@ -55,7 +55,8 @@ def _schema(pa: Any) -> Any:
     text, integer, number, flag = pa.string(), pa.int64(), pa.float64(), pa.bool_()
     scalars = {
         "rollout": text, "group": text, "group_size": integer, "member": integer, "attempt": integer, "run": text,
-        "trace": text, "env": text, "derivation": text, "kind": text, "status": text, "stop_condition": text,
+        "trace": text, "env": text, "source": text, "depth": integer, "derivation": text,
+        "kind": text, "status": text, "stop_condition": text,
         "reward": number, "advantage": number, "trained": flag, "step": integer, "dispatch_step": integer,
         "oldest_timeline": integer, "oldest_version": integer, "newest_timeline": integer, "newest_version": integer,
         "partition": integer, "offset": integer,
@@ -75,8 +76,9 @@ def _row(standing: Standing) -> dict[str, Any]:
     oldest, newest = trajectory.policy_span or (None, None)
     return {
         "rollout": slot.rollout, "group": slot.group, "group_size": slot.group_size, "member": slot.member,
-        "attempt": slot.attempt, "run": slot.run, "trace": slot.source_id, "env": slot.env,
-        "derivation": slot.derivation, "kind": slot.kind.value, "status": standing.rollout.status.value,
+        "attempt": slot.attempt, "run": slot.run, "trace": slot.trace, "env": slot.env,
+        "source": slot.source_id, "depth": slot.depth, "derivation": slot.derivation,
+        "kind": slot.kind.value, "status": standing.rollout.status.value,
         "stop_condition": trajectory.record.get("stop_condition"), "reward": standing.reward,
         "advantage": standing.advantage, "trained": standing.is_trained, "step": standing.step,
         "dispatch_step": slot.dispatch_step,

@@ -121,8 +121,8 @@ class Follower:
         """Keep where each record lies, for notes that come later."""
         for event, place in zip(events, written, strict=False):
             headers = Headers(event.headers)
-            if event.topic is Topic.ROLLOUTS and headers.type in RECORDS and headers.source_id:
-                rollout = self.intake.known.rollouts[trace_key(headers.run, headers.source_id)]
+            if event.topic is Topic.ROLLOUTS and headers.type in RECORDS and headers.trace:
+                rollout = self.intake.known.rollouts[trace_key(headers.run, headers.trace)]
                 rollout.at = (place.partition, place.offset)
 
     def _begin_anew(self) -> None:

@@ -70,7 +70,7 @@ class Known:
         headers = event.headers
         try:
             kind, group = EventType(headers.require(Headers.type)), headers.require(Headers.group)
-            key = trace_key(headers.run, headers.source_id) if kind in STATUS_OF and headers.source_id else ""
+            key = trace_key(headers.run, headers.trace) if kind in STATUS_OF and headers.trace else ""
             if wanted is not None and not wanted(group, key):
                 return
             size = headers.require(Headers.group_size)

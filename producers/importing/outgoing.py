@@ -28,7 +28,7 @@ MISSING = "missing-in-source"
 
 
 def slot_of(rollout: NormalRollout, place: Place, attempt: int) -> Slot:
-    """The slot that a recorded rollout fills: without an origin seed, `source_id` its id in its own run."""
+    """The slot that a recorded rollout fills: without an origin seed, `trace` its id in its own run."""
     identity, lineage = rollout.identity, rollout.lineage
     return Slot(
         group=place.group,
@@ -40,8 +40,9 @@ def slot_of(rollout: NormalRollout, place: Place, attempt: int) -> Slot:
         env=rollout.env,
         derivation=lineage.derivation if lineage else None,
         seed_kind=lineage.kind if lineage else None,
-        source_id=identity.traces[0],
-        depth=1 if lineage else 0,
+        trace=identity.traces[0],
+        source_id=lineage.source if lineage else None,
+        depth=lineage.depth if lineage else 0,
         dispatch_step=rollout.dispatch_step,
         filtered=rollout.filtered,
     )

@@ -30,6 +30,8 @@ class Lineage(NamedTuple):
     kind: SeedKind | None
     source: str | None
     """Id, or its first 8 digits, of the immediate source in its own run."""
+    depth: int = 1
+    """Derivations between it and its original task, as far as its task says."""
 
 
 class Identity(Struct, frozen=True, kw_only=True, tag="trace"):

@@ -120,19 +120,21 @@ def take_lineage(trace: Json) -> Lineage | None:
     if isinstance(data.get("source_task"), dict) and data.get("source_id"):
         outer = {key: value for key, value in data.items() if key != "source_task"}
         trace["replay_task"] = outer if data is task else {**task, "data": outer}
-        trace["task"] = _innermost(data)
+        trace["task"], depth = _innermost(data)
         derivation = str(data.get("kind") or task.get("type") or "replay")
-        return Lineage(derivation, _seed_kind(derivation), str(data["source_id"]))
+        return Lineage(derivation, _seed_kind(derivation), str(data["source_id"]), depth)
     named = _DERIVED_NAME.fullmatch(str(data.get("name")))
     if named is None or (named[3] and not _starts_from_an_answer(trace)):
         return None
     return Lineage(named[1] or named[3], SeedKind(named[1] or named[3]), named[2] or named[4])
 
 
-def _innermost(task: Json) -> Json:
+def _innermost(task: Json) -> tuple[Json, int]:
+    """The original task, and how many derivations lie between."""
+    depth = 0
     while isinstance(task.get("source_task"), dict):
-        task = task["source_task"]
-    return task
+        task, depth = task["source_task"], depth + 1
+    return task, depth
 
 
 def _seed_kind(derivation: str) -> SeedKind | None:

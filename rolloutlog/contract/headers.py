@@ -177,9 +177,10 @@ class Headers:
     )
     origin_offset = Field("ce_originoffset", "integer", natural, "offset of that seed on its partition of seeds")
     seed_kind = Field("ce_seedkind", "seed kind", _word(SeedKind), "what asked for this rollout")
-    source_id = Field(
-        "ce_sourceid", "text", _text, "immediate source rollout of a derived one, or trace id of an import"
+    trace = Field(
+        "ce_trace", "text", _text, "the rollout's own id in the run that recorded it; absent: sampled here", unique=True
     )
+    source_id = Field("ce_sourceid", "text", _text, "id of the immediate source of a derived rollout")
     source_handle = Field("ce_sourcehandle", "partition/offset/size", Handle.parse, "where the immediate source lies")
     depth = Field("ce_depth", "integer", natural, "derivations between this rollout and its original task")
     seed = Field("ce_seed", "text", _text, "seed that a take, cancellation or expiry speaks of")

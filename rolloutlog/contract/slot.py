@@ -33,7 +33,10 @@ class Slot:
     origin_seed: str | None = None
     origin_offset: int | None = None
     seed_kind: SeedKind | None = None
+    trace: str | None = None
+    """Its own id where it was recorded; None: it was sampled into this namespace."""
     source_id: str | None = None
+    """Id of the rollout that a derived one was made of."""
     source_handle: Handle | None = None
     depth: int | None = None
     dispatch_step: int | None = None
@@ -72,7 +75,7 @@ class Slot:
 
     def headers(self) -> list[tuple[str, bytes]]:
         """What the producer says of a slot in headers. Raises HeaderError where it would be read as another one."""
-        own = {"member": self.member, "attempt": self.attempt}
+        own = {"member": self.member, "attempt": self.attempt, "trace": self.trace}
         return [*_shared_headers(_SHARED_OF(self)), *Headers.encode(own)]
 
 
@@ -84,7 +87,8 @@ def _shared_headers(values: tuple[Any, ...]) -> list[tuple[str, bytes]]:
 
 _ROWS = {row.name: FIELDS[row.name] for row in fields(Slot)}
 """A slot's fields are rows of the table of headers, by the same names."""
-_SHARED = tuple(name for name in _ROWS if name not in ("member", "attempt"))
+_OWN = ("member", "attempt", "trace")
+_SHARED = tuple(name for name in _ROWS if name not in _OWN)
 _SHARED_OF = attrgetter(*_SHARED)
 _READERS = [(name, field.name, field.read) for name, field in _ROWS.items()]
 _REQUIRED: tuple[Field[Any], ...] = (Headers.group, Headers.group_size, Headers.member)

@@ -71,7 +71,7 @@ class TestDerivedSeeds:
             {"name": "solver", "trainable": True, "reward": 1.0, "root": len(judge), "trace": "t-solver"},
         ]
         made = [
-            rollout("a", member, nodes=judge + solver, record={"agents": agents}, origin_seed=None, source_id="t-judge")
+            rollout("a", member, nodes=judge + solver, record={"agents": agents}, origin_seed=None, trace="t-judge")
             for member in range(2)
         ]
         log = log_of(*made, buffer={"ratio": 1.0})

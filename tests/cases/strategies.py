@@ -116,7 +116,8 @@ def slots(draw: st.DrawFn) -> Slot:
         group_train=draw(st.none() | st.integers(1, size)), kind=draw(st.sampled_from(RunKind)),
         run=draw(st.none() | words), env=draw(st.none() | words), derivation=draw(st.none() | words),
         origin_seed=draw(st.none() | ids), origin_offset=draw(st.none() | st.integers(0, 2**40)),
-        seed_kind=draw(st.none() | st.sampled_from(SeedKind)), source_id=draw(st.none() | ids),
+        seed_kind=draw(st.none() | st.sampled_from(SeedKind)), trace=draw(st.none() | ids),
+        source_id=draw(st.none() | ids),
         source_handle=draw(st.none() | handles), depth=draw(st.none() | st.integers(0, 9)),
         dispatch_step=draw(st.none() | st.integers(0, 2**40)), filtered=draw(st.none() | st.booleans()),
     )  # fmt: skip

@@ -46,7 +46,7 @@ def on_the_log(settings: Settings) -> dict[str, Rollout]:
             async for events in read_to_end(connection, Topic.ROLLOUTS, number):
                 for event in events:
                     if read_headers(event, settings.topics.partitions) in STATUS_OF:
-                        found[event.headers.source_id or event.headers.rollout or ""] = read_rollout(event)
+                        found[event.headers.trace or event.headers.rollout or ""] = read_rollout(event)
         return found
 
     return asyncio.run(body())

@@ -63,7 +63,7 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 def records(found: list[Event]) -> list[str]:
     """Trace ids of the rollouts on the log, in order of their partition and offset."""
-    return [event.headers.source_id or "" for event in found if event.headers.type != EventType.ROLLOUT_ANNOTATED]
+    return [event.headers.trace or "" for event in found if event.headers.type != EventType.ROLLOUT_ANNOTATED]
 
 
 def followed(settings: Settings, folder: Path, act: Callable[..., Coroutine[Any, Any, None]], **options: Any) -> Report:

@@ -126,7 +126,7 @@ def test_a_derived_record_of_the_buffer_design(step: Path) -> None:
         "source_task": {"kind": "replay_continue", "source_id": "02abab", "source_task": innermost},
     }
     one = read_line(line)
-    assert one.lineage == Lineage("replay_recheck", SeedKind.RECHECK, "01abab")
+    assert one.lineage == Lineage("replay_recheck", SeedKind.RECHECK, "01abab", depth=2)
     assert one.trajectory.record["task"] == innermost
     assert one.trajectory.record["replay_task"]["original_reward"] == 0.0
 

@@ -115,7 +115,7 @@ def test_headers_say_where_it_comes_from(settings: Settings) -> None:
     """Trace id, digest of the line, step folder and grain, without parsing the value."""
     imported(settings, demo_run())
     first = orjson.loads((demo_run() / "rollouts/step_3/train/all/traces.jsonl").read_bytes().split(b"\n", 1)[0])
-    event = next(e for e in events(settings) if e.headers.source_id == first["traces"][0]["id"])
+    event = next(e for e in events(settings) if e.headers.trace == first["traces"][0]["id"])
     headers = event.headers
     assert headers.source == "/importers/E4"
     assert headers.grain == "episode"
