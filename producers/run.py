@@ -1,7 +1,8 @@
 """What a producer needs to know of its run: an open connection, P, the limit of a record, the blob store, the lease.
 
 Guarantees: it is read from the log, so a worker on another machine needs no more than an address and a namespace; a
-namespace without a declared run is refused. Leaves out: declaring one (`rolloutlog topics create`).
+namespace without a declared run is refused, and so are topics that were changed by hand. Leaves out: declaring a run
+(`rolloutlog topics create`).
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rolloutlog.contract.errors import NotFound, RunMismatch
 from rolloutlog.contract.settings import BufferSettings, Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.admin import check_topics
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.run_record import RunRecord, read_run
+
+WRITTEN = (Topic.ROLLOUTS, Topic.POLICY_VERSIONS, Topic.RUN)
+"""What producers, importers and publishers write to."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,13 +34,15 @@ class Run:
 
 
 async def join(settings: Settings) -> Run:
-    """The run of the settings' namespace. Raises BrokerUnreachable, and RunMismatch where none is declared."""
+    """The run of the settings' namespace.
+
+    Raises BrokerUnreachable, TopicMissing, RunMismatch where no run is declared, TopicMismatch where what is written to
+    isn't as the run made it.
+    """
     connection = await connect(settings)
-    try:
-        record = await read_run(connection)
-    except NotFound as error:
-        raise RunMismatch(f"no run is declared in namespace {settings.namespace}: {error.message}") from error
+    record = await read_run(connection)
     declared = record.declared
+    await check_topics(connection, record.fit(settings), WRITTEN, retention=False)
     blobs = settings.blobs or declared.get("blobs")
     return Run(
         connection=record.on(connection),

@@ -1,8 +1,8 @@
 """The groups of one partition, folded from its events in their order (design 2 and 8).
 
 Guarantees: pure; the same events give the same groups, whatever the batches in which they came; a group that ended
-takes nothing more, and what lies at or above its `as_of` is late; time is the partition's own, the newest record
-timestamp. Leaves out: reading events (`feed`), and deciding what becomes of a group (`decision`).
+takes nothing more, and what lies at or above its `as_of` is late. Leaves out: reading events (`intake`), and deciding
+what becomes of a group (`decision`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rolloutlog.contract.events import Event
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.rejection import HeaderError, Rejected
 from rolloutlog.trainer.facts import Annotated, Arrived, Bad, Cancelled, Fact
+from rolloutlog.trainer.partition_time import PartitionTime
 from rolloutlog.trainer.pending import Pending
 
 Attempts = list[tuple[int, int]]
@@ -26,7 +27,7 @@ class Assembly:
     """Fold of one partition of `rollouts`. `ended` maps each ended group to its `as_of`; `keep_ended` folds those too.
 
     `expired` holds what `group-events` said of groups of which no record was read yet. `next_offset` is that of the
-    next event, `clock` the newest record timestamp, in milliseconds since 1970.
+    next event, `time` the partition's own.
     """
 
     partition: int
@@ -35,7 +36,7 @@ class Assembly:
     keep_ended: bool = False
     groups: dict[str, Pending] = field(default_factory=dict[str, Pending])
     next_offset: int = 0
-    clock: int = 0
+    time: PartitionTime = field(default_factory=PartitionTime)
 
     def wants(self, event: Event) -> bool:
         """True if the event can still change a group; told from its headers alone."""
@@ -51,7 +52,7 @@ class Assembly:
     def pass_by(self, event: Event) -> None:
         """Move past an event."""
         self.next_offset = event.offset + 1
-        self.clock = max(self.clock, event.timestamp)
+        self.time.saw(event.timestamp)
 
     def fold(self, event: Event, fact: Fact | None, *, keep_payload: bool = True) -> Pending | None:
         """Fold an event that is wanted; the group that it changed, if any."""

@@ -53,6 +53,11 @@ class Draw:
         """Groups that are ready or held."""
         return len(self._settled)
 
+    @property
+    def has_deadlines(self) -> bool:
+        """True where time alone may settle a group."""
+        return isinstance(self.judge.settings.straggler, Deadline)
+
     def settle(self, partition: int, group: str, step: int | None) -> None:
         """Judge a group that changed."""
         pending = self.assemblies[partition].groups.get(group)
@@ -61,7 +66,7 @@ class Draw:
 
     def settle_overdue(self, step: int | None) -> None:
         """Judge the groups whose deadline the partition's time may have passed."""
-        if isinstance(self.judge.settings.straggler, Deadline):
+        if self.has_deadlines:
             for assembly in self.assemblies.values():
                 for group in [g for g, pending in assembly.groups.items() if not pending.drawn]:
                     self.settle(assembly.partition, group, step)
@@ -88,7 +93,7 @@ class Draw:
             del self._settled[pick.pending.id]
 
     def _decide(self, pending: Pending, step: int | None) -> Decision:
-        return self.judge.decide(pending, step, self.assemblies[pending.partition].clock)
+        return self.judge.decide(pending, step, self.assemblies[pending.partition].time.now)
 
     def _act(self, pending: Pending, decision: Decision) -> None:
         self._settled.pop(pending.id, None)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.contract.checks import is_claim, read_headers
+from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.rejection import Rejected
@@ -85,6 +86,13 @@ class Intake:
             if await self.position(partition) < stop:
                 return True
         return False
+
+    async def silent(self) -> set[int]:
+        """Partitions that are read to their end now; none while the broker is away, since nobody knows."""
+        try:
+            return {partition for _, partition in await self.tail.read_out()}
+        except BrokerUnreachable:
+            return set()
 
     async def _fold(self, event: Event, keep: bool) -> None:
         assembly = self.assemblies[event.partition]

@@ -167,7 +167,7 @@ class GroupStream:
             if not await self._read(WAIT_MS) and not behind:
                 if drain:
                     return await self._draw(size, least=1)
-                self._wake()
+                await self._wake()
                 await self._write_notes()
             if self._watch.late(_clock()):
                 raise await self._starved(size)
@@ -190,11 +190,13 @@ class GroupStream:
         """True when memory is full and a batch may be there."""
         return self._parts.draw.settled >= size and self._parts.intake.full
 
-    def _wake(self) -> None:
-        """Nothing more is on the log now: let the time of its partitions go on, so that deadlines pass."""
-        for assembly in self._parts.intake.assemblies.values():
-            assembly.clock = max(assembly.clock, now_ms())
-        self._parts.draw.settle_overdue(self._step)
+    async def _wake(self) -> None:
+        """Let the time of the partitions that hold nothing more go on, so that deadlines pass."""
+        parts = self._parts
+        if parts.draw.has_deadlines:
+            for partition in await parts.intake.silent():
+                parts.intake.assemblies[partition].time.silent(_clock())
+            parts.draw.settle_overdue(self._step)
 
     async def _draw(self, size: int, *, least: int) -> Batch | None:
         draw = self._parts.draw

@@ -58,7 +58,7 @@ async def groups_view(settings: Settings, step: int | None = None) -> AsyncGener
             groups = sorted(assemblies[number].groups.values(), key=lambda pending: pending.offset)
             for pending in groups:
                 final = past.finals.get(pending.id)
-                yield group_row(pending, judge if final is None else drew, at, assemblies[number].clock, final)
+                yield group_row(pending, judge if final is None else drew, at, assemblies[number].time.now, final)
 
 
 def _recorded(run: RunRecord, given: TrainerSettings) -> TrainerSettings:

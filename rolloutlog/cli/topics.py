@@ -15,7 +15,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, print_json, print_table
+from rolloutlog.cli.output import facts, notes, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -88,7 +88,10 @@ def _print(settings: Settings, reports: list[TopicReport], as_json: bool) -> Non
     if as_json:
         print_json({"namespace": settings.namespace, "topics": [asdict(report) for report in reports]})
         return
-    shown = ("cleanup.policy", "max.message.bytes", "retention.ms")
+    for report in reports:
+        if report.mended:
+            notes.print(f"{report.name}: set {', '.join(report.mended)} as every run needs it", markup=False)
+    shown = ("cleanup.policy", "max.message.bytes", "retention.ms", "message.timestamp.type")
     rows = [
         (report.topic, report.partitions, report.replication, *(report.configs.get(name) for name in shown))
         for report in reports

@@ -35,7 +35,8 @@ class TopicSettings(Section):
     max_message_bytes: int = Field(default=MAX_MESSAGE_BYTES, ge=64 * 1024)
     """Longest record that the topics take."""
     retention_ms: int = Field(default=KEEP_FOR_EVER, ge=-1)
-    """How long records are kept; -1 for ever."""
+    """How long the records of `rollouts` and `rollout-index` are kept, the only topics of which any are deleted; -1 for
+    ever."""
 
     @property
     def max_record_bytes(self) -> int:
@@ -142,7 +143,7 @@ class Deadline(Section):
     type: Literal["deadline"] = "deadline"
     """The policy."""
     seconds: float = Field(gt=0)
-    """Time since the group's first record, by the timestamps of its partition."""
+    """Time since the group's first record, on the broker's clock, however wrong a worker's or the trainer's own is."""
     k: int = Field(default=2, ge=1)
     """Members that must be there."""
 

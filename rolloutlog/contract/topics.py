@@ -32,6 +32,10 @@ class Topic(StrEnum):
     DEAD_LETTERS = "dead-letters"
 
 
+AGING = (Topic.ROLLOUTS, Topic.ROLLOUT_INDEX)
+"""What retention and deletion are of: the large payloads, and the index that points at them (design 2)."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
     """One row of the table; `partitions` None means the run's P."""
@@ -44,20 +48,40 @@ class TopicSpec:
     read_by: tuple[str, ...]
     meaning: str
     types: tuple[T, ...]
+    timestamps: str = "CreateTime"
+    """Whose clock dates the records: the producer's, or with LogAppendTime the broker's."""
 
-    def configs(self, max_message_bytes: int = MAX_MESSAGE_BYTES, retention_ms: int = KEEP_FOR_EVER) -> dict[str, str]:
-        """Topic-level settings on the broker."""
+    @property
+    def ages(self) -> bool:
+        """Whether `topics.retention_ms` holds here. Elsewhere nothing is ever deleted: without its final event a group
+        would be trained again, without its policy a token would have no age."""
+        return self.topic in AGING
+
+    @property
+    def fixed(self) -> dict[str, str]:
+        """Topic-level settings on the broker that are the same in every run, so `topics create` mends them."""
         settings = {
             "cleanup.policy": self.cleanup,
-            "max.message.bytes": str(max_message_bytes),
             "compression.type": "producer",
-            "message.timestamp.type": "CreateTime",
+            "message.timestamp.type": self.timestamps,
+            "retention.bytes": str(KEEP_FOR_EVER),
         }
-        kept = retention_ms if "delete" in self.cleanup else KEEP_FOR_EVER
-        settings |= {"retention.ms": str(kept), "retention.bytes": "-1"}
+        if not self.ages:
+            settings |= {"retention.ms": str(KEEP_FOR_EVER)}
         if "compact" in self.cleanup:
             settings |= {"min.cleanable.dirty.ratio": "0.5", "delete.retention.ms": "86400000"}
         return settings
+
+    def chosen(self, max_message_bytes: int, retention_ms: int | None) -> dict[str, str]:
+        """Those that are a setting of the run; a retention of None isn't known."""
+        settings = {"max.message.bytes": str(max_message_bytes)}
+        if self.ages and retention_ms is not None:
+            settings |= {"retention.ms": str(retention_ms)}
+        return settings
+
+    def configs(self, max_message_bytes: int = MAX_MESSAGE_BYTES, retention_ms: int = KEEP_FOR_EVER) -> dict[str, str]:
+        """All of them."""
+        return self.fixed | self.chosen(max_message_bytes, retention_ms)
 
 
 TOPICS: dict[Topic, TopicSpec] = {
@@ -71,6 +95,7 @@ TOPICS: dict[Topic, TopicSpec] = {
                 T.SEED_TAKEN, T.ROLLOUT_COMPLETED, T.ROLLOUT_ABORTED,
                 T.ROLLOUT_FAILED, T.ROLLOUT_ANNOTATED, T.GROUP_CANCELLED,
             ),
+            timestamps="LogAppendTime",
         ),
         TopicSpec(
             Topic.SEEDS, "group id", None, "delete",

@@ -59,7 +59,7 @@ def acls(settings: Settings) -> list[Right]:
 
 def _rights(names: Names, role: str) -> Iterator[Right]:
     if role == OPERATOR:
-        owned = ("Create", "Delete", "Describe", "DescribeConfigs", "Read", "Write")
+        owned = ("Create", "Delete", "Describe", "DescribeConfigs", "AlterConfigs", "Read", "Write")
         yield Right(role, "topic", names.namespace + ".", "prefixed", owned)
     else:
         for topic, spec in TOPICS.items():

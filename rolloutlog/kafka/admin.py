@@ -1,25 +1,26 @@
 """The run's topics on the cluster: create, describe and delete.
 
-Guarantees: `create_topics` may be called again and by several at once; a topic that is there with other settings is
-refused, naming the setting; when it returns every partition has a leader and groups and transactions have their
-coordinator, so no first write fails (reference kafka 8). Leaves out: the declaration of the run (`run_record`) and the
-rights that each role needs (`acls`).
+Guarantees: `create_topics` may be called again and by several at once; a topic's setting that is the same in every
+run is mended, one of the run's own that differs is refused and named; when it returns every partition has a leader and
+groups and transactions have their coordinator, so no first write fails (reference kafka 8). Leaves out: the declaration
+of the run (`run_record`) and the rights that each role needs (`acls`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from rolloutlog.contract.errors import BrokerUnreachable, RunMismatch, SettingsError, TopicMismatch
+from rolloutlog.contract.errors import BrokerUnreachable, SettingsError, TopicMismatch, TopicMissing
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
+from rolloutlog.kafka.altering import alter_topics
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.failures import stop_client
 
@@ -28,13 +29,15 @@ T = TypeVar("T")
 PATIENCE_S = 30.0
 RETRY_S = 0.1
 REPLICATION = 3
+MENDS = "`rolloutlog topics create` sets it right"
 COORDINATOR_KINDS = (0, 1)
 """Of groups and of transactions, as FindCoordinator numbers them."""
 
 
 @dataclass(slots=True, frozen=True)
 class TopicReport:
-    """One topic as it is on the cluster; `leaderless` counts partitions that nobody leads now."""
+    """One topic as it is on the cluster; `leaderless` counts partitions that nobody leads now, `mended` names the
+    settings that `create_topics` has changed."""
 
     topic: Topic
     name: str
@@ -43,45 +46,55 @@ class TopicReport:
     replication: int
     leaderless: int
     configs: Mapping[str, str]
+    mended: tuple[str, ...] = ()
 
 
 async def create_topics(connection: Connection, settings: Settings) -> list[TopicReport]:
-    """Make what is missing of the run's topics, check the rest, and wait until all can be used.
+    """Make what is missing of the run's topics, mend and check the rest, and wait until all can be used.
 
-    Raises TopicMismatch where a topic is there with settings other than these, and SettingsError where the cluster
-    can't hold what is asked (more replicas than brokers).
+    Raises TopicMismatch where a topic is there with other values of the run's own settings, and SettingsError where the
+    cluster can't hold what is asked (more replicas than brokers).
     """
     replication = await _replication(connection, settings)
-    before = {report.topic for report in await describe_topics(connection)}
+    before = {report.topic: report for report in await describe_topics(connection)}
+    for report in before.values():
+        _check_chosen(report, settings)
     missing = [_new_topic(connection, settings, topic, replication) for topic in TOPICS if topic not in before]
     if missing:
         await with_admin(connection, lambda admin: _create(admin, missing))
+    changes = {report.name: wrong for report in before.values() if (wrong := _wrong(report))}
+    if changes:
+        await with_admin(connection, lambda admin: alter_topics(admin, changes))
     await _wait_ready(connection)
+    await _until(connection, lambda: _mended(connection), "topics still have their former settings")
     reports = await describe_topics(connection)
     for report in reports:
-        _check(report, settings)
+        _check_chosen(report, settings)
     return [
-        TopicReport(
-            report.topic, report.name, report.topic not in before, report.partitions, report.replication,
-            report.leaderless, report.configs,
-        )
+        replace(report, created=report.topic not in before, mended=tuple(changes.get(report.name, ())))
         for report in reports
-    ]  # fmt: skip
+    ]
 
 
-async def check_topics(connection: Connection, settings: Settings) -> None:
-    """Refuse topics that are missing (RunMismatch) or have other settings (TopicMismatch)."""
-    reports = await describe_topics(connection)
-    there = {report.topic for report in reports}
-    if missing := [connection.names.topic(topic) for topic in TOPICS if topic not in there]:
-        raise RunMismatch(f"topics are missing: {', '.join(missing)}")
-    for report in reports:
-        _check(report, settings)
+async def check_topics(
+    connection: Connection, settings: Settings, topics: Collection[Topic] = tuple(TOPICS), *, retention: bool = True
+) -> None:
+    """Refuse topics that are missing (TopicMissing) or have other settings (TopicMismatch), naming both.
+
+    `retention` False where the run's own isn't known to the settings.
+    """
+    reports = {report.topic: report for report in await describe_topics(connection, topics)}
+    if missing := [connection.names.topic(topic) for topic in topics if topic not in reports]:
+        raise TopicMissing(f"topics are missing: {', '.join(missing)}")
+    for report in reports.values():
+        for key, wanted in _wrong(report).items():
+            raise TopicMismatch(_differs(report, key, wanted), MENDS)
+        _check_chosen(report, settings, retention=retention)
 
 
-async def describe_topics(connection: Connection) -> list[TopicReport]:
-    """The namespace's topics that are there, in the order of the table."""
-    return await with_admin(connection, lambda admin: _describe(connection, admin))
+async def describe_topics(connection: Connection, topics: Collection[Topic] = tuple(TOPICS)) -> list[TopicReport]:
+    """Those of the namespace's topics that are there, in the order of the table."""
+    return await with_admin(connection, lambda admin: _describe(connection, admin, topics))
 
 
 async def delete_topics(connection: Connection) -> list[str]:
@@ -126,12 +139,9 @@ def _new_topic(connection: Connection, settings: Settings, topic: Topic, replica
         name=connection.names.topic(topic),
         num_partitions=spec.partitions or settings.topics.partitions,
         replication_factor=replication,
-        topic_configs=_configs(settings, topic) | {"min.insync.replicas": str(max(1, replication - 1))},
+        topic_configs=spec.configs(settings.topics.max_message_bytes, settings.topics.retention_ms)
+        | {"min.insync.replicas": str(max(1, replication - 1))},
     )
-
-
-def _configs(settings: Settings, topic: Topic) -> dict[str, str]:
-    return TOPICS[topic].configs(settings.topics.max_message_bytes, settings.topics.retention_ms)
 
 
 async def _create(admin: AIOKafkaAdminClient, topics: list[NewTopic]) -> None:
@@ -150,9 +160,9 @@ async def _delete(admin: AIOKafkaAdminClient, names: list[str]) -> None:
             raise error(name)
 
 
-async def _describe(connection: Connection, admin: AIOKafkaAdminClient) -> list[TopicReport]:
+async def _describe(connection: Connection, admin: AIOKafkaAdminClient, topics: Collection[Topic]) -> list[TopicReport]:
     rows = {row["topic"]: row for row in await admin.describe_topics() if row["error_code"] == 0}
-    there = [topic for topic in TOPICS if connection.names.topic(topic) in rows]
+    there = [topic for topic in TOPICS if topic in topics and connection.names.topic(topic) in rows]
     configs = await _topic_configs(admin, [connection.names.topic(topic) for topic in there])
     return [_report(topic, rows[connection.names.topic(topic)], configs) for topic in there]
 
@@ -178,17 +188,32 @@ async def _topic_configs(admin: AIOKafkaAdminClient, names: Iterable[str]) -> di
     }
 
 
-def _check(report: TopicReport, settings: Settings) -> None:
-    partitions = TOPICS[report.topic].partitions or settings.topics.partitions
+def _check_chosen(report: TopicReport, settings: Settings, *, retention: bool = True) -> None:
+    """Raise TopicMismatch where the topic has another value of a setting of the run's own."""
+    spec, chosen = TOPICS[report.topic], settings.topics
+    partitions = spec.partitions or chosen.partitions
     if report.partitions != partitions:
         raise TopicMismatch(f"topic {report.name} has {report.partitions} partitions, the run needs {partitions}")
-    replication = settings.topics.replication
-    if replication is not None and report.replication != replication:
-        raise TopicMismatch(f"topic {report.name} has {report.replication} replicas, the run needs {replication}")
-    for key, wanted in _configs(settings, report.topic).items():
-        said = report.configs.get(key, "")
-        if sorted(said.split(",")) != sorted(wanted.split(",")):
-            raise TopicMismatch(f"topic {report.name} has {key}={said}, the run needs {key}={wanted}")
+    if chosen.replication is not None and report.replication != chosen.replication:
+        raise TopicMismatch(
+            f"topic {report.name} has {report.replication} replicas, the run needs {chosen.replication}"
+        )
+    for key, wanted in spec.chosen(chosen.max_message_bytes, chosen.retention_ms if retention else None).items():
+        if _differ(report, key, wanted):
+            raise TopicMismatch(_differs(report, key, wanted))
+
+
+def _wrong(report: TopicReport) -> dict[str, str]:
+    """Settings that are the same in every run and that the topic hasn't, with the value that it should have."""
+    return {key: wanted for key, wanted in TOPICS[report.topic].fixed.items() if _differ(report, key, wanted)}
+
+
+def _differ(report: TopicReport, key: str, wanted: str) -> bool:
+    return sorted(report.configs.get(key, "").split(",")) != sorted(wanted.split(","))
+
+
+def _differs(report: TopicReport, key: str, wanted: str) -> str:
+    return f"topic {report.name} has {key}={report.configs.get(key, '')}, the run needs {key}={wanted}"
 
 
 async def _wait_ready(connection: Connection) -> None:
@@ -202,6 +227,10 @@ async def _wait_ready(connection: Connection) -> None:
 async def _led(connection: Connection) -> bool:
     reports = await describe_topics(connection)
     return len(reports) == len(TOPICS) and all(report.leaderless == 0 for report in reports)
+
+
+async def _mended(connection: Connection) -> bool:
+    return not any(_wrong(report) for report in await describe_topics(connection))
 
 
 async def _gone(connection: Connection) -> bool:

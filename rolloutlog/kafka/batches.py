@@ -16,9 +16,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import IllegalOperation, KafkaError, ProducerClosed
 from aiokafka.structs import RecordMetadata
 
+from rolloutlog.contract.errors import TopicMismatch
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.topics import Names, Topic
+from rolloutlog.contract.topics import TOPICS, Topic
+from rolloutlog.kafka.connection import Connection
 
 
 class Written(NamedTuple):
@@ -83,10 +85,11 @@ class Batches:
     """The open batches of one started client. `settled` is called with the answer to each."""
 
     def __init__(
-        self, producer: AIOKafkaProducer, names: Names, linger_ms: int,
+        self, producer: AIOKafkaProducer, connection: Connection, linger_ms: int,
         settled: Callable[[asyncio.Future[RecordMetadata]], None],
     ) -> None:  # fmt: skip
-        self._producer, self._names, self._settled = producer, names, settled
+        self._producer, self._names, self._settled = producer, connection.names, settled
+        self._partitions = connection.partitions
         self._linger_s = linger_ms / 1000
         self._lanes: dict[tuple[Topic, int], Lane] = {}
         self._counts: dict[Topic, int] = {}
@@ -96,7 +99,7 @@ class Batches:
     async def add(self, record: Outgoing) -> Sent:
         """Put a record into its partition's batch; waits while that is full and the one before isn't sent.
 
-        Raises KafkaError for a topic that isn't there.
+        Raises KafkaError for a topic that isn't there, TopicMismatch for one that has partitions added by hand.
         """
         number = record.partition
         if number is None:
@@ -144,8 +147,13 @@ class Batches:
         answer.add_done_callback(lambda answer: _pass_on(answer, batch))
 
     async def _count(self, topic: Topic) -> int:
-        self._counts[topic] = len(await self._producer.partitions_for(self._names.topic(topic)))
-        return self._counts[topic]
+        name = self._names.topic(topic)
+        count = len(await self._producer.partitions_for(name))
+        wanted = TOPICS[topic].partitions or self._partitions or count
+        if count != wanted:
+            raise TopicMismatch(f"topic {name} has {count} partitions, the run needs {wanted}")
+        self._counts[topic] = count
+        return count
 
     def _done(self, first: asyncio.Future[RecordMetadata]) -> None:
         self.pending.discard(first)

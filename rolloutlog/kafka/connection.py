@@ -35,12 +35,16 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach the cluster, and the namespace. `max_message_bytes` is the limit of the run's topics."""
+    """How to reach the cluster, and the namespace. `max_message_bytes` is the limit of the run's topics.
+
+    `partitions` is P where the run's declaration was read: then nothing is written to topics that have another number.
+    """
 
     bootstrap_servers: str
     names: Names
     security: Security = field(default_factory=dict[str, Any], repr=False)
     max_message_bytes: int = MAX_MESSAGE_BYTES
+    partitions: int | None = None
 
     @property
     def max_record_bytes(self) -> int:

@@ -62,13 +62,16 @@ class RunRecord:
         return self.settings.get(str(self.declared["settings"]), {})
 
     def fit(self, settings: Settings) -> Settings:
-        """The settings with the run's own number of partitions: who only looks need not agree on anything."""
-        topics = settings.topics.model_copy(update={"partitions": self.partitions})
+        """The settings with the run's own partitions and limit of a record: who only looks or produces need not agree
+        on anything."""
+        own = {"partitions": self.partitions, "max_message_bytes": int(self.declared["max_message_bytes"])}
+        topics = settings.topics.model_copy(update=own)
         return settings.model_copy(update={"topics": topics})
 
     def on(self, connection: Connection) -> Connection:
-        """The connection with the run's own limit of a record."""
-        return replace(connection, max_message_bytes=int(self.declared["max_message_bytes"]))
+        """The connection with the run's own limit of a record and number of partitions."""
+        limit = int(self.declared["max_message_bytes"])
+        return replace(connection, max_message_bytes=limit, partitions=self.partitions)
 
 
 async def read_run(connection: Connection) -> RunRecord:
@@ -107,8 +110,8 @@ async def declare(connection: Connection, settings: Settings) -> RunRecord:
 async def agree(connection: Connection, settings: Settings, *, checkpoint_interval_s: float = 0.0) -> RunRecord:
     """What a service does first: topics and run are there, with these settings, and can work.
 
-    Raises RunMismatch (not declared, or declared otherwise), TopicMismatch (partitions, limit of a record, retention),
-    SettingsError (retention below the interval of checkpoints).
+    Raises TopicMissing, RunMismatch (not declared, or declared otherwise), TopicMismatch (partitions, limit of a
+    record, retention, timestamps), SettingsError (retention below the interval of checkpoints).
     """
     check_retention(settings, checkpoint_interval_s)
     await check_topics(connection, settings)

@@ -115,6 +115,15 @@ class Tail:
         except KafkaError as error:
             raise typed(error, self._connection) from error
 
+    async def read_out(self) -> set[tuple[Topic, int]]:
+        """Places that are read to their last stable offset, as the broker says it now."""
+        places = {self._place(*key): key for key in self._starts}
+        try:
+            found = await self._consumer.end_offsets([*places])
+        except KafkaError as error:
+            raise typed(error, self._connection) from error
+        return {key for place, key in places.items() if await self.position(*key) >= found[place]}
+
     def seek(self, topic: Topic, partition: int, offset: int) -> None:
         """Go on at another offset."""
         self._next[self._place(topic, partition)] = offset

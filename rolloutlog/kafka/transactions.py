@@ -34,7 +34,7 @@ class Transaction:
 
     def __init__(self, connection: Connection, producer: AIOKafkaProducer, blobs: BlobStore | None) -> None:
         self._connection, self._producer, self._blobs = connection, producer, blobs
-        self._batches = Batches(producer, connection.names, LINGER_MS, look)
+        self._batches = Batches(producer, connection, LINGER_MS, look)
         self._sent: list[Sent] = []
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self.written: list[Written] = []

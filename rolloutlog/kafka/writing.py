@@ -104,5 +104,5 @@ class Writer:
             if self._batches is None:
                 client = self._connection.producer(linger_ms=self._linger_ms)
                 self._client = await started(client, self._connection)
-                self._batches = Batches(client, self._connection.names, self._linger_ms, self._settled)
+                self._batches = Batches(client, self._connection, self._linger_ms, self._settled)
             return self._batches

@@ -22,7 +22,8 @@ from rolloutlog.contract.events import Event, Outgoing, taken_event
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
-from rolloutlog.kafka.admin import create_topics, delete_topics, describe_topics
+from rolloutlog.kafka.admin import check_topics, create_topics, delete_topics, describe_topics, with_admin
+from rolloutlog.kafka.altering import alter_topics
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.reading import ends_of, partition_counts, read_one, read_to_end
 from rolloutlog.kafka.tail import POLL_BYTES
@@ -64,6 +65,63 @@ def test_topics_are_created_once_and_checked(settings: Settings) -> None:
             await create_topics(connection, longer)
         assert len(await delete_topics(connection)) == len(TOPICS)
         assert await describe_topics(connection) == []
+
+    asyncio.run(body())
+
+
+def test_retention_is_of_the_rollouts_and_their_index_alone(settings: Settings) -> None:
+    """Design 2: finals and policies that went by age let a group be trained twice, with a green audit."""
+    short = settings.model_copy(update={"topics": settings.topics.model_copy(update={"retention_ms": 60_000})})
+
+    async def body() -> None:
+        connection = await connect(short)
+        reports = await create_topics(connection, short)
+        aging = {report.topic for report in reports if report.configs["retention.ms"] == "60000"}
+        assert aging == {Topic.ROLLOUTS, Topic.ROLLOUT_INDEX}
+        assert {report.configs["retention.ms"] for report in reports if report.topic not in aging} == {"-1"}
+        assert {report.configs["retention.bytes"] for report in reports} == {"-1"}
+        dated = {report.topic: report.configs["message.timestamp.type"] for report in reports}
+        assert [topic for topic, clock in dated.items() if clock == "LogAppendTime"] == [Topic.ROLLOUTS]
+
+    asyncio.run(body())
+
+
+MADE_BEFORE = {
+    Topic.ROLLOUTS: {"message.timestamp.type": "CreateTime"},
+    Topic.GROUP_EVENTS: {"retention.ms": "60000"},
+    Topic.POLICY_VERSIONS: {"retention.bytes": "1000000"},
+    Topic.SEEDS: {"cleanup.policy": "compact"},
+}
+
+
+async def told(connection: Connection, topic: Topic, configs: dict[str, str]) -> None:
+    """Wait until the broker says of the topic what it was altered to, a moment after it has taken it."""
+    deadline = time.monotonic() + 10
+    while not configs.items() <= (await describe_topics(connection, [topic]))[0].configs.items():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("topic", MADE_BEFORE)
+def test_a_topic_made_before_is_refused_and_topics_create_mends_it(settings: Settings, topic: Topic) -> None:
+    """Topic and setting are named, and so is the command; what else was set by hand stays."""
+
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        name, changed = connection.names.topic(topic), MADE_BEFORE[topic]
+        by_hand = changed | {"segment.ms": "3600000"}
+        await with_admin(connection, lambda admin: alter_topics(admin, {name: by_hand}))
+        await told(connection, topic, by_hand)
+        (key,) = changed
+        with pytest.raises(TopicMismatch, match=rf"{name} has {key}={changed[key]}, the run needs {key}=") as refusal:
+            await check_topics(connection, settings)
+        assert "topics create" in refusal.value.hint
+        mended = {report.topic: report for report in await create_topics(connection, settings)}
+        assert mended[topic].mended == (key,)
+        assert mended[topic].configs["segment.ms"] == "3600000"
+        assert [report.topic for report in mended.values() if report.mended or report.created] == [topic]
+        await check_topics(connection, settings)
 
     asyncio.run(body())
 

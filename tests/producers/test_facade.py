@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.contract.errors import InvalidRecord, NotOpen, RunMismatch
+from rolloutlog.contract.errors import InvalidRecord, NotOpen, TopicMissing
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.settings import Settings
 from rolloutlog.producers.facade import SyncRolloutProducer
@@ -55,7 +55,7 @@ def test_it_does_what_the_asynchronous_one_does(settings: Settings) -> None:
 
 def test_it_raises_what_opening_raises_and_leaves_no_thread(undeclared: Settings) -> None:
     before = threading.active_count()
-    with pytest.raises(RunMismatch):
+    with pytest.raises(TopicMissing):
         SyncRolloutProducer(undeclared)
     assert threading.active_count() == before
 

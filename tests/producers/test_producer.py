@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from aiokafka.admin import NewPartitions
 
 from rolloutlog.contract.checks import is_claim, read_headers, read_rollout
 from rolloutlog.contract.claims import Claim
@@ -14,18 +15,24 @@ from rolloutlog.contract.errors import (
     InvalidRecord,
     NotOpen,
     RecordTooLarge,
-    RunMismatch,
     SettingsError,
+    TopicMismatch,
+    TopicMissing,
 )
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.notices import read_annotation, read_cancelled
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import Status
+from rolloutlog.kafka.admin import describe_topics, with_admin
+from rolloutlog.kafka.altering import alter_topics
+from rolloutlog.kafka.connection import Connection, connection_of
+from rolloutlog.producers.policies import PolicyPublisher
 from rolloutlog.producers.producer import RolloutProducer
 from tests.cases.bad_inputs import BAD_INPUTS, oversize
 from tests.cases.rollouts import sound
-from tests.producers.log import everything
+from tests.producers.log import everything, until
 
 pytestmark = pytest.mark.broker
 
@@ -213,10 +220,40 @@ def test_every_member_can_be_ended(settings: Settings) -> None:
 
 def test_a_run_that_nobody_declared_is_refused(undeclared: Settings) -> None:
     async def body() -> None:
-        with pytest.raises(RunMismatch, match=undeclared.namespace) as refusal:
+        with pytest.raises(TopicMissing, match=undeclared.namespace) as refusal:
             async with RolloutProducer(undeclared):
                 pass
         assert "topics create" in refusal.value.hint
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("by_hand", ["partitions", "clock"])
+def test_topics_that_were_changed_by_hand_are_refused_as_by_the_buffer(settings: Settings, by_hand: str) -> None:
+    """Records would lie where no shard looks, or be dated by a producer's clock."""
+
+    async def is_told(connection: Connection) -> bool:
+        (report,) = await describe_topics(connection, [Topic.ROLLOUTS])
+        return report.partitions == 5 or report.configs["message.timestamp.type"] == "CreateTime"
+
+    async def change(connection: Connection, name: str) -> None:
+        if by_hand == "partitions":
+            await with_admin(connection, lambda admin: admin.create_partitions({name: NewPartitions(total_count=5)}))
+        else:
+            changes = {name: {"message.timestamp.type": "CreateTime"}}
+            await with_admin(connection, lambda admin: alter_topics(admin, changes))
+        await until(lambda: is_told(connection))
+
+    async def body() -> None:
+        connection = connection_of(settings)
+        name = connection.names.topic(Topic.ROLLOUTS)
+        async with RolloutProducer(settings) as producer:
+            await producer.publish(sound("g"))
+            await change(connection, name)
+        said = f"{name} has 5 partitions, the run needs 3" if by_hand == "partitions" else "message.timestamp.type"
+        for start in (RolloutProducer(settings).open, PolicyPublisher(settings).__aenter__):
+            with pytest.raises(TopicMismatch, match=said):
+                await start()
 
     asyncio.run(body())
 

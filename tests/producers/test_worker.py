@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rolloutlog.contract.checks import read_headers, read_rollout
-from rolloutlog.contract.errors import RunMismatch, SettingsError
+from rolloutlog.contract.errors import SettingsError, TopicMissing
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.notices import read_cancelled
 from rolloutlog.contract.policies import Policy
@@ -289,7 +289,7 @@ def test_what_has_no_method_to_make_rollouts_is_refused_before_it_takes_a_seed()
 
 @pytest.mark.broker
 def test_a_worker_of_no_run_says_so(undeclared: Settings) -> None:
-    with pytest.raises(RunMismatch):
+    with pytest.raises(TopicMissing):
         asyncio.run(run_worker(undeclared, Sums()))
 
 

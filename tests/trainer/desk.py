@@ -84,7 +84,7 @@ class Desk:
 
     def decide(self, step: int | None = 5, history: History | None = None, **settings: Any) -> Decision:
         made = TrainerSettings.model_validate(settings)
-        return Judge(made, history or live()).decide(self.pending(), step, self.assembly.clock)
+        return Judge(made, history or live()).decide(self.pending(), step, self.assembly.time.now)
 
 
 def live() -> History:

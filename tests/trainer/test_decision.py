@@ -182,6 +182,28 @@ def test_a_deadline_runs_on_the_timestamps_of_the_partition() -> None:
     assert isinstance(desk.decide(5, **straggler(Deadline(seconds=10, k=3))), Waiting)
 
 
+def test_a_silent_partition_lets_its_deadlines_pass() -> None:
+    """Design 8: its newest broker timestamp plus the monotonic time for which nothing newer came."""
+    desk, deadline = Desk(), straggler(Deadline(seconds=10, k=2))
+    desk.say(rollout(0, size=3), rollout(1, size=3))
+    for moment, decided in ((500.0, Waiting), (509.0, Waiting), (510.1, Ready)):
+        desk.assembly.time.silent(moment)
+        assert isinstance(desk.decide(5, **deadline), decided)
+    desk.say(rollout(0, group="another"))
+    assert isinstance(desk.decide(5, **deadline), Waiting), "the broker says that no ten seconds have passed"
+
+
+def test_one_record_of_the_future_ends_no_deadline_after_it() -> None:
+    """Topics that were made before the broker dated their records may hold one."""
+    desk, deadline = Desk(), straggler(Deadline(seconds=10, k=2))
+    begun = desk.now
+    desk.now += 3_000_000
+    desk.say(rollout(0, group="ahead"))
+    desk.now = begun
+    desk.say(rollout(0, size=3), rollout(1, size=3))
+    assert isinstance(desk.decide(5, **deadline), Waiting)
+
+
 def test_a_rejected_record_ends_its_slot_and_a_good_one_of_that_attempt_replaces_it() -> None:
     """Design 4: a bad record never holds a group open."""
     desk = Desk()

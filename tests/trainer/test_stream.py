@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from rolloutlog.contract.errors import Fenced, SettingsError, Starved
-from rolloutlog.contract.events import rollout_event
+from rolloutlog.contract.events import rollout_event, time_text
 from rolloutlog.contract.finals import GroupFinal
 from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Settings
@@ -20,7 +21,7 @@ from rolloutlog.trainer.batch import Batch
 from rolloutlog.trainer.opening import Start
 from rolloutlog.trainer.stream import GroupStream
 from tests.trainer.desk import rollout
-from tests.trainer.log import Log
+from tests.trainer.log import Log, now
 
 pytestmark = pytest.mark.broker
 
@@ -278,7 +279,7 @@ def test_held_groups_are_never_drawn_early(log: Log) -> None:
 
 
 def test_a_deadline_passes_on_a_silent_partition(log: Log) -> None:
-    """Design 8: the wall clock wakes it."""
+    """Design 8: the monotonic clock wakes it."""
 
     async def body() -> None:
         await log.bring(0)
@@ -289,6 +290,28 @@ def test_a_deadline_passes_on_a_silent_partition(log: Log) -> None:
             await stream.trained(batch)
         (final,) = await log.finals()
         assert [m.status for m in final.members] == ["completed", "completed", "open"]
+
+    asyncio.run(body())
+
+
+def test_deadlines_run_on_the_brokers_clock(log: Log) -> None:
+    """Design 8: one record dated 50 minutes ahead ended all deadlines of its partition; its own time stays in
+    `ce_time`."""
+
+    async def body() -> None:
+        ahead = now() + 50 * 60_000
+        settings = with_trainer(log.settings, straggler={"type": "deadline", "seconds": 600, "k": 2})
+        here = partition_of(id_of("a"), 3)
+        other = next(name for name in map(id_of, range(99)) if partition_of(name, 3) == here)
+        await log.bring(0)
+        await log.write(*(rollout(i, 0, group=id_of("a"), size=3) for i in range(2)))
+        await log.write(rollout_event(rollout(0, 0, group=other), source="/test", now=ahead))
+        async with GroupStream(settings) as stream:
+            assert await drained(stream) == []
+        assert await log.finals() == []
+        newest = (await log.read(Topic.ROLLOUTS))[-1]
+        assert abs(newest.timestamp - now()) < 60_000
+        assert newest.headers.time == time_text(ahead)
 
     asyncio.run(body())
 

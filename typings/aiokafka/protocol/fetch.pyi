@@ -1,8 +1,9 @@
+from typing import Any
 from collections.abc import Sequence
 
 from aiokafka.protocol.api import Request
 
-class FetchRequest(Request):
+class FetchRequest(Request[Any]):
     """Isolation 1 is read_committed; topics are (name, [(partition, offset, bytes)])."""
 
     def __init__(

@@ -1,8 +1,9 @@
+from typing import Any
 from collections.abc import Sequence
 
 from aiokafka.protocol.api import Request
 
-class ProduceRequest(Request):
+class ProduceRequest(Request[Any]):
     """Topics are (name, [(partition, batch)])."""
 
     def __init__(
