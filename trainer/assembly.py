@@ -25,6 +25,7 @@ Attempts = list[tuple[int, int]]
 @dataclass(slots=True)
 class Assembly:
     """Fold of one partition of `rollouts`. `ended` maps each ended group to its `as_of`; `keep_ended` folds those too.
+    `prefix` is that of the groups that are looked at.
 
     `expired` holds what `group-events` said of groups of which no record was read yet. `next_offset` is that of the
     next event, `time` the partition's own.
@@ -34,6 +35,7 @@ class Assembly:
     ended: dict[str, int] = field(default_factory=dict[str, int])
     expired: Mapping[str, Attempts] = field(default_factory=dict[str, Attempts])
     keep_ended: bool = False
+    prefix: str = ""
     groups: dict[str, Pending] = field(default_factory=dict[str, Pending])
     next_offset: int = 0
     time: PartitionTime = field(default_factory=PartitionTime)
@@ -43,6 +45,8 @@ class Assembly:
         try:
             group = event.headers.require(Headers.group)
         except HeaderError:
+            return False
+        if not group.startswith(self.prefix):
             return False
         if group in self.ended:
             return self.keep_ended and event.offset < self.ended[group]

@@ -65,6 +65,7 @@ def _outcome(pending: Pending, index: int, judged: MemberVerdict | None, *, trai
         attempt=member.record.attempt if stands and member.record else member.highest,
         status=member.status,
         handle=str(member.record.handle) if stands and member.record else None,
+        reward=member.reward if stands else None,
         verdict=verdict,
         seq_staleness=judged.seq_staleness if judged else None,
         response_tokens=tokens.response_tokens if tokens else 0,

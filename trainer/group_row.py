@@ -23,11 +23,17 @@ def group_row(pending: Pending, judge: Judge, step: int | None, clock: int, fina
         tokens = [pending.tokens[m.member] for m in final.members if m.member in pending.tokens]
         again = judge_tokens(tokens, final.step, judge.history, judge.rule)
         status = "trained" if final.reason is None else "dropped"
-        return _row(pending.id, status, final.reason, final.step, final.members, again)
+        return _row(pending.id, status, final.reason, final.step, _rewarded(pending, final.members), again)
     decision = judge.decide(pending, step, clock)
     status, reason = _status(decision)
     members = outcomes_of(pending, decision.verdict, trained=isinstance(decision, Ready | Held))
     return _row(pending.id, status, reason, decision.verdict.step, members, decision.verdict)
+
+
+def _rewarded(pending: Pending, members: list[MemberOutcome]) -> list[MemberOutcome]:
+    """Finals that don't tell rewards yet are shown with those of the records that they name."""
+    known = {str(m.record.handle): m.reward for m in pending.group.members.values() if m.record is not None}
+    return [m if m.reward is not None else m.model_copy(update={"reward": known.get(m.handle or "")}) for m in members]
 
 
 def _status(decision: Decision) -> tuple[str, str | None]:
@@ -56,6 +62,7 @@ def _member(group: str, member: MemberOutcome, runs: list[list[int]]) -> dict[st
     return {
         "rollout": rollout_id(group, member.member),
         "attempt": member.attempt or None,
+        "reward": member.reward,
         "status": member.status,
         "verdict": member.verdict,
         "seq_staleness": member.seq_staleness,

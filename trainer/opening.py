@@ -91,9 +91,12 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
     return Parts(connection, writer, history, intake, draw, payloads, blobs, first_step(start, history, past.last_step))
 
 
-def assemblies_of(past: Past, partitions: int, *, keep_ended: bool = False) -> dict[int, Assembly]:
+def assemblies_of(past: Past, partitions: int, *, keep_ended: bool = False, prefix: str = "") -> dict[int, Assembly]:
     """An assembly per partition, which knows what ended and expired before."""
-    made = {number: Assembly(number, expired=past.expired, keep_ended=keep_ended) for number in range(partitions)}
+    made = {
+        number: Assembly(number, expired=past.expired, keep_ended=keep_ended, prefix=prefix)
+        for number in range(partitions)
+    }
     for group, final in past.finals.items():
         made[partition_of(group, partitions)].ended[group] = final.as_of
     return made

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 from rolloutlog.contract.errors import ClientFailed, Fenced, RolloutlogError
@@ -29,12 +30,14 @@ START_AGAIN = "start again: a new GroupStream goes on from what is on the log"
 class StepReport:
     """What a step consumed, and what was dropped or expired since the step before it, by reason.
 
-    Tokens of kept, surplus and dropped members lie side by side: a straggler policy that favours short ones shows.
+    `reward` is the mean over the kept members. Tokens of kept, surplus and dropped members lie side by side: a
+    straggler policy that favours short ones shows.
     """
 
     step: int
     groups: int
     members: int
+    reward: float | None
     response_tokens: int
     trainable_tokens: int
     surplus_tokens: int
@@ -48,11 +51,13 @@ class StepReport:
     def of(cls, batch: Batch, notes: Notes) -> StepReport:
         """Count a batch and the notes that go with it."""
         verdicts = [member.verdict for member in batch.members]
+        rewards = [member.reward for member in batch.members]
         told = [member for group in batch.groups for member in group.final.members]
         return cls(
             step=batch.step,
             groups=len(batch.groups),
             members=len(verdicts),
+            reward=fmean(rewards) if rewards else None,
             response_tokens=sum(verdict.response_tokens for verdict in verdicts),
             trainable_tokens=batch.trainable_tokens,
             surplus_tokens=sum(m.response_tokens for m in told if m.verdict is Verdict.SURPLUS),

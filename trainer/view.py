@@ -27,8 +27,8 @@ from rolloutlog.trainer.policy_log import PolicyLog
 NO_PAYLOADS = Budget(0, 0)
 
 
-async def groups_view(settings: Settings, step: int | None = None) -> AsyncGenerator[dict[str, Any]]:
-    """One JSON object per group, by partition and arrival, judged for train step `step`.
+async def groups_view(settings: Settings, step: int | None = None, prefix: str = "") -> AsyncGenerator[dict[str, Any]]:
+    """One JSON object per group whose id begins with `prefix`, by partition and arrival, judged for train step `step`.
 
     None: for the trainer's next step, or each group right after its newest version where policies are imported. The
     settings may differ from the run's: so one sees what another limit would do. Raises RunMismatch where no run is
@@ -49,7 +49,7 @@ async def groups_view(settings: Settings, step: int | None = None) -> AsyncGener
         blobs = BlobStore(settings.blobs) if settings.blobs else None
         stops = await ends(connection, [Topic.ROLLOUTS])
         for number in range(count):
-            assemblies = assemblies_of(past, count, keep_ended=True)
+            assemblies = assemblies_of(past, count, keep_ended=True, prefix=prefix)
             place = (Topic.ROLLOUTS, number)
             async with Tail(connection, {place: 0}, known={place: stops[place]}) as tail:
                 intake = Intake(tail, policies, assemblies, blobs, NO_PAYLOADS, past.condemned)

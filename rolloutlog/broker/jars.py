@@ -83,7 +83,6 @@ def fetch(
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder / ".lock"):
                 _fetch_missing(paths, folder, on_progress)
-    on_progress(Progress("fetch", len(wanted), len(wanted)))
     return list(paths.values())
 
 

@@ -13,7 +13,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, print_json, print_table, progress
+from rolloutlog.cli.output import line, print_json, print_table, progress
 from rolloutlog.contract.settings import Settings
 
 
@@ -44,8 +44,12 @@ def print_audit(found: dict[str, Any]) -> None:
     print_table(None, ("records", "number"), rows)
     for violation in found["violations"]:
         place = f"{violation['partition']}/{violation['offset']}"
-        facts.print(f"[red]violation[/] {violation['kind']}: group {violation['group']} at rollouts/{place}")
+        line(("violation", "red"), f" {violation['kind']}: group {violation['group']} at rollouts/{place}")
     for place in found["open_transactions"]:
-        facts.print(f"[yellow]open transaction[/] on {place}: ask again in 10 s")
-    verdict = {True: "[green]the audit holds[/]: every record counts exactly once", False: "[red]the audit fails[/]"}
-    facts.print(verdict.get(found["ok"], "[yellow]undecided[/]: a transaction is open"))
+        line(("open transaction", "yellow"), f" on {place}: ask again in 10 s")
+    if found["ok"] is None:
+        line(("undecided", "yellow"), ": a transaction is open")
+    elif found["ok"]:
+        line(("the audit holds", "green"), ": every record counts exactly once")
+    else:
+        line(("the audit fails", "red"))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rolloutlog.cli.options import AsJson, DataDir
-from rolloutlog.cli.output import facts, notes, print_json, print_pairs, print_table
+from rolloutlog.cli.output import line, notes, print_json, print_pairs, print_table, spinner
 from rolloutlog.contract.errors import BrokerUnreachable, NotFound, SettingsError
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ def down(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Stop the broker of the data folder; its data stay."""
     from rolloutlog.broker import down as stop
 
-    with notes.status("stopping"):
+    with spinner("stopping"):
         stopped = stop(data_dir)
     if as_json:
         print_json({"stopped": stopped})
     else:
-        facts.print("stopped" if stopped else "no broker was running")
+        line("stopped" if stopped else "no broker was running")
 
 
 @app.command()
@@ -76,7 +76,7 @@ def status(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     elif as_json:
         print_json({"running": False})
     else:
-        facts.print("no broker was ever started here")
+        line("no broker was ever started here")
     if found is None or not found.running:
         raise typer.Exit(1)
 
@@ -91,7 +91,7 @@ def env(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"bootstrap_servers": found.bootstrap_servers})
     else:
-        facts.print(f"export ROLLOUTLOG_BOOTSTRAP_SERVERS={found.bootstrap_servers}", markup=False)
+        line(f"export ROLLOUTLOG_BOOTSTRAP_SERVERS={found.bootstrap_servers}")
 
 
 @app.command()
@@ -108,8 +108,8 @@ def logs(
     if not paths:
         raise NotFound("no broker was ever started in this data folder", "start one with `rolloutlog broker up`")
     prefixes = {path: f"{path.parent.name}  " if len(paths) > 2 else "" for path in paths}
-    for path, line in tail.read(paths, lines, follow):
-        typer.echo(prefixes[path] + line)
+    for path, text in tail.read(paths, lines, follow):
+        line(prefixes[path] + text)
 
 
 @app.command()
@@ -141,7 +141,7 @@ def reset(
     if as_json:
         print_json({"removed": removed})
     else:
-        facts.print("removed" if removed else "there was no broker")
+        line("removed" if removed else "there was no broker")
 
 
 def _print_status(found: BrokerStatus, as_json: bool) -> None:

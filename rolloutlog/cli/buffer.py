@@ -12,7 +12,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, note, print_json
+from rolloutlog.cli.output import line, note, number_of, print_json
 from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="The buffer: folds rollouts, emits derived seeds.")
@@ -38,4 +38,4 @@ def run(
     if as_json:
         print_json({"events": done.events, "transactions": done.commits})
     else:
-        facts.print(f"{done.events} events folded in {done.commits} transactions")
+        line(f"{number_of(done.events, 'event')} folded in {number_of(done.commits, 'transaction')}")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rolloutlog.cli.audit import print_audit
-from rolloutlog.cli.output import facts, notes
+from rolloutlog.cli.groups import print_groups
+from rolloutlog.cli.output import line, spinner
 from rolloutlog.cli.seeds import print_seeds
-from rolloutlog.cli.train import print_groups
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -54,20 +54,21 @@ def demo(
 
     began = time.monotonic()
     with ExitStack() as stack:
-        with notes.status("starting Apache Kafka") as status:
+        with spinner("starting Apache Kafka") as tell:
 
             def told(step: Progress) -> None:
-                status.update(f"{STAGES[step.stage]} ({step.done}/{step.total})")
+                tell(f"{STAGES[step.stage]} ({step.done}/{step.total})")
 
             broker = stack.enter_context(EmbeddedKafka(on_progress=told))
         settings = Settings.model_validate(
             {"namespace": NAMESPACE, "bootstrap_servers": broker.bootstrap_servers, "trainer": TRAINER}
         )
-        facts.print(f"Apache Kafka runs at {broker.bootstrap_servers}, for this demo alone ({_since(began)})")
+        line(f"Apache Kafka runs at {broker.bootstrap_servers}, for this demo alone ({_since(began)})")
         asyncio.run(_walk(settings))
-    facts.print(f"\nStopped everything. {_since(began)} in all.")
-    facts.print("Next: docs/first-hour.md does the same by hand, on a broker that stays;", markup=False)
-    facts.print("      docs/write-a-producer.md puts your own rollouts on the log.", markup=False)
+    line("")
+    line(f"Stopped everything. {_since(began)} in all.")
+    line("Next: docs/first-hour.md does the same by hand, on a broker that stays;")
+    line("      docs/write-a-producer.md puts your own rollouts on the log.")
 
 
 def _export(folder: Path) -> None:
@@ -76,7 +77,7 @@ def _export(folder: Path) -> None:
     if folder.exists():
         raise SettingsError(f"{folder} is there already", "name a folder that isn't")
     shutil.copytree(demo_run(), folder)
-    facts.print(f"{folder}: a recorded run; `rolloutlog import {folder}` puts it on a log", markup=False)
+    line(f"{folder}: a recorded run; `rolloutlog import {folder}` puts it on a log")
 
 
 async def _walk(settings: Settings) -> None:
@@ -96,26 +97,24 @@ async def _walk(settings: Settings) -> None:
     topics = await create_topics(connection, settings)
     await declare(connection, settings)
     report = await import_runs(settings, [demo_run()])
-    facts.print(
+    line(
         f"{len(topics)} topics; imported {report.imported} recorded rollouts in {report.groups} groups "
         f"({report.policies} policies, known per episode)"
     )
     published = await _publish_mixed(settings)
-    facts.print(f"published group mixed: {published} rollouts whose tokens come from two policies each")
+    line(f"published group mixed: {published} rollouts whose tokens come from two policies each")
 
     _title("2. The buffer folds them, and emits derived seeds exactly once")
     await run_buffer(settings, drain=True)
     print_seeds([row async for row in seed_rows(settings)])
-    facts.print("each asks for a new group that resumes at that node of its source; a worker takes it under a lease")
+    line("each asks for a new group that resumes at that node of its source; a worker takes it under a lease")
 
     _title("3. The trainer draws whole groups, and masks stale tokens by the recorded offsets")
     rows = [row async for row in groups_view(settings)]
     print_groups([row for row in rows if row["status"] == "ready"])
     dispatched = await run_dispatch(settings, drain=True)
-    facts.print(
-        "mask is start+length of the response tokens in the loss; the others came from a policy too old", markup=False
-    )
-    facts.print(f"{dispatched.groups} groups trained, {dispatched.trainable_tokens} tokens in the loss")
+    line("mask is start+length of the response tokens in the loss; the others came from a policy too old")
+    line(f"{dispatched.groups} groups trained, {dispatched.trainable_tokens} tokens in the loss")
 
     _title("4. The audit: every rollout counts exactly once")
     await run_buffer(settings, drain=True)
@@ -147,7 +146,8 @@ def _mixed(member: int) -> Rollout:
 
 
 def _title(text: str) -> None:
-    facts.print(f"\n[bold]{text}[/]")
+    line("")
+    line((text, "bold"))
 
 
 def _since(began: float) -> str:

@@ -19,7 +19,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, print_json
+from rolloutlog.cli.output import line, print_json
 from rolloutlog.contract.errors import RolloutlogError
 from rolloutlog.contract.settings import Settings
 
@@ -29,7 +29,7 @@ EXTRAS = {
     "import": ("watchfiles", "zstandard"), "parquet": ("pyarrow",), "plot": ("matplotlib",),
 }  # fmt: skip
 LOW_DISK = 2 * 10**9
-MARKS = {GOOD: "[green]good  [/]", ADVICE: "[yellow]advice[/]", BAD: "[red]bad   [/]"}
+COLOURS = {GOOD: "green", ADVICE: "yellow", BAD: "red"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ def doctor(settings: Settings, as_json: AsJson = False) -> None:
         if as_json:
             print_json(asdict(check))
         else:
-            facts.print(f"{MARKS[check.state]} {check.name}: {check.found}")
+            line((f"{check.state:<6}", COLOURS[check.state]), f" {check.name}: {check.found}")
             if check.hint:
-                facts.print(f"       {check.hint}", markup=False)
+                line(f"       {check.hint}")
     if any(check.state == BAD for check in checks):
         raise typer.Exit(1)
 

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, notes, print_json, print_table
+from rolloutlog.cli.output import line, notes, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -92,12 +92,12 @@ def print_report(report: Report) -> None:
     for name, era in sorted(report.eras.items()):
         for what, reasons in (("skipped", era.skipped), ("rejected", era.rejected)):
             for reason, counted in sorted(reasons.items()):
-                facts.print(f"{what} {counted.count} of {name}: {reason}, first at {counted.first}", markup=False)
+                line(f"{what} {counted.count} of {name}: {reason}, first at {counted.first}")
     for reason, counted in sorted(report.passed.items()):
-        facts.print(f"passed over {counted.count} files: {reason}, first {counted.first}", markup=False)
+        line(f"passed over {counted.count} files: {reason}, first {counted.first}")
     rate = f", {report.bytes / max(report.seconds, 1e-9) / 1e6:.0f} MB/s" if report.seconds >= 1 else ""
     written = "would be written" if report.dry_run else "written"
-    facts.print(
+    line(
         f"{report.imported} rollouts in {report.groups} groups and {report.singles} singles {written}; "
         f"{report.policies} policies, {report.cancelled} members cancelled; {report.seconds:.1f} s{rate}"
     )

@@ -12,7 +12,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
-from rolloutlog.cli.output import facts, print_each, print_json, print_pairs
+from rolloutlog.cli.output import line, print_each, print_indented, print_json, print_pairs
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -58,7 +58,7 @@ def tail(
     from rolloutlog.consumers.tailing import tail_events
 
     events = tail_events(with_broker(settings), topic, start=start, since=since, limit=limit, follow=follow)
-    asyncio.run(print_each(events, print_json if as_json else lambda event: facts.print(_line(event), markup=False)))
+    asyncio.run(print_each(events, print_json if as_json else lambda event: line(_line(event))))
 
 
 def parse_place(place: str) -> tuple[Topic, int, int]:
@@ -73,18 +73,16 @@ def parse_place(place: str) -> tuple[Topic, int, int]:
 
 
 def _print_event(event: dict[str, Any]) -> None:
-    from rich.json import JSON
-
     print_pairs({name: event[name] for name in ("topic", "partition", "offset", "size", "timestamp", "key")})
-    facts.print()
+    line("")
     print_pairs(event["headers"])
-    facts.print()
+    line("")
     if "problem" in event:
-        facts.print(f"the value can't be read: {event['problem']}", markup=False)
+        line(f"the value can't be read: {event['problem']}")
     elif event["value"] is None:
-        facts.print("the value is null")
+        line("the value is null")
     else:
-        facts.print(JSON.from_data(event["value"]))
+        print_indented(event["value"])
 
 
 def _line(event: dict[str, Any]) -> str:

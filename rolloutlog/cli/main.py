@@ -6,15 +6,16 @@ has the exit code that design 11 gives it. Leaves out: what the commands do, a f
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
+import traceback
 from functools import partial
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from typer import rich_utils
 
 from rolloutlog.cli import (
     audit,
@@ -24,6 +25,7 @@ from rolloutlog.cli import (
     dead_letters,
     demo,
     doctor,
+    groups,
     importing,
     look,
     replay,
@@ -33,7 +35,7 @@ from rolloutlog.cli import (
     train,
     worker,
 )
-from rolloutlog.cli.output import note, print_error, print_error_json
+from rolloutlog.cli.output import Logged, line, note, print_error, print_error_json, print_problem
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
 MISUSED, INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 2, 70, 130, 141, 143
@@ -64,7 +66,7 @@ app.command()(audit.audit)
 app.add_typer(worker.app, name="worker")
 app.add_typer(buffer.app, name="buffer")
 app.add_typer(train.app, name="train")
-app.command()(train.groups)
+app.command()(groups.groups)
 app.command()(status.status)
 app.command()(seeds.candidates)
 app.add_typer(seeds.app, name="seeds")
@@ -79,7 +81,7 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        typer.echo(f"rolloutlog {version('rolloutlog')}")
+        line(f"rolloutlog {version('rolloutlog')}")
         raise typer.Exit
 
 
@@ -96,6 +98,7 @@ def _root(
 def main() -> None:
     """Run the command line and exit."""
     arguments = sys.argv[1:]
+    logging.basicConfig(level=logging.WARNING, handlers=[Logged()])
     signal.signal(signal.SIGTERM, partial(_terminated, 0 if SERVICES & set(arguments) else TERMINATED))
     sys.exit(run(arguments))
 
@@ -124,26 +127,30 @@ def run(arguments: list[str]) -> int:
         if isinstance(left.__context__, BrokenPipeError):
             return _reader_gone()
         raise
-    except Exception as error:  # the last line of defence: one line for people, the traceback on request
-        if "--debug" in arguments and _missing_extra(error) is None:
-            raise
-        return _broken(error, as_json)
+    except Exception as error:  # noqa: BLE001 - the last line of defence: one line for people, the traceback on request
+        return _broken(error, as_json, debug="--debug" in arguments)
 
 
 def _misused(error: Any, as_json: bool) -> int:
     """A command line that can't be."""
+    command = error.ctx.command_path if getattr(error, "ctx", None) else "rolloutlog"
+    hint = f"`{command} --help` says what there is"
+    message = " ".join(error.format_message().split())
     if as_json:
-        print_error_json("UsageError", error.format_message(), "--help says what there is")
+        print_error_json("UsageError", message, hint)
     else:
-        rich_utils.rich_format_error(error)
+        print_problem(message, hint)
     return MISUSED
 
 
-def _broken(error: Exception, as_json: bool) -> int:
+def _broken(error: Exception, as_json: bool, *, debug: bool) -> int:
     """What nobody raised on purpose: an extra that isn't installed, or a fault of ours."""
     if (missing := _missing_extra(error)) is not None:
         return _failed(missing, as_json)
-    if as_json:
+    if debug:
+        for each in "".join(traceback.format_exception(error)).splitlines():
+            note(each)
+    elif as_json:
         print_error_json(type(error).__name__, f"internal error: {error}", HOW_TO_DEBUG)
     else:
         note(f"internal error: {type(error).__name__}: {error} ({HOW_TO_DEBUG})")

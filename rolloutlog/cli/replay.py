@@ -15,7 +15,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, print_json
+from rolloutlog.cli.output import line, print_json
 from rolloutlog.contract.settings import Settings
 
 
@@ -43,8 +43,7 @@ def replay(
     if as_json:
         print_json(exported.as_dict())
     else:
-        facts.print(
+        line(
             f"{out}: {exported.rollouts} rollouts, {exported.trained} of them trained; {exported.files} files, "
-            f"{exported.bytes / 1e6:.1f} MB",
-            markup=False,
+            f"{exported.bytes / 1e6:.1f} MB"
         )

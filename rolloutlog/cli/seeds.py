@@ -20,6 +20,8 @@ from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Seeds: the queue of work for rollout workers.")
 LONGEST = 60
+SHRINK, SPARE = ("source",), ("policy", "depth", "tokens")
+"""Columns that a narrow terminal cuts, and those that it doesn't show."""
 
 
 @app.callback()
@@ -57,9 +59,9 @@ def print_seeds(rows: list[dict[str, Any]]) -> None:
     places = [(f"{row['partition']}/{row['offset']}", short(row["group"])) for row in rows if "offset" in row]
     if places:
         cells = [(*place, *_cells(row)) for place, row in zip(places, rows, strict=True)]
-        print_table(None, ("seed", "group", *columns), cells)
+        print_table(None, ("seed", "group", *columns), cells, shrink=("group", *SHRINK), spare=(*SPARE, "group"))
     else:
-        print_table(None, columns, [_cells(row) for row in rows])
+        print_table(None, columns, [_cells(row) for row in rows], shrink=SHRINK, spare=SPARE)
 
 
 def _print(rows: list[dict[str, Any]], as_json: bool, none: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, print_json, print_pairs, print_table
+from rolloutlog.cli.output import line, print_json, print_pairs, print_table
 from rolloutlog.contract.settings import Settings
 
 
@@ -39,9 +39,9 @@ def _print(found: dict[str, Any]) -> None:
             "skipped": _counted(found["skips"]),
         }
     )
-    facts.print()
+    line("")
     print_table(None, ("topic", "first", "end", "open transactions"), [tuple(row.values()) for row in found["topics"]])
-    facts.print()
+    line("")
     inputs = ("rollouts", "seeds", "group-events")
     rows = [(s["partition"], *(_place(s["offsets"][t], s["lag"][t]) for t in inputs)) for s in found["shards"]]
     print_table("shards: next offset, and how far that is behind", ("partition", *inputs), rows)

@@ -15,7 +15,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, notes, print_json, print_table
+from rolloutlog.cli.output import line, note, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -71,7 +71,7 @@ def delete(
     async def work() -> int:
         return len(await delete_topics(await connect(with_broker(settings))))
 
-    facts.print(f"deleted {asyncio.run(work())} topics")
+    line(f"deleted {asyncio.run(work())} topics")
 
 
 def _confirmed(question: str) -> bool:
@@ -90,13 +90,14 @@ def _print(settings: Settings, reports: list[TopicReport], as_json: bool) -> Non
         return
     for report in reports:
         if report.mended:
-            notes.print(f"{report.name}: set {', '.join(report.mended)} as every run needs it", markup=False)
+            note(f"{report.name}: set {', '.join(report.mended)} as every run needs it")
     shown = ("cleanup.policy", "max.message.bytes", "retention.ms", "message.timestamp.type")
     rows = [
         (report.topic, report.partitions, report.replication, *(report.configs.get(name) for name in shown))
         for report in reports
     ]
-    print_table(f"topics of {settings.namespace}", ("topic", "partitions", "replicas", *shown), rows)
+    columns = ("topic", "partitions", "replicas", *shown)
+    print_table(f"topics of {settings.namespace}", columns, rows, spare=("replicas", "message.timestamp.type"))
 
 
 @app.command()
@@ -109,4 +110,4 @@ def acls(settings: Settings, as_json: AsJson = False) -> None:
         if as_json:
             print_json(right.as_json())
         else:
-            facts.print(right.command(), markup=False)
+            line(right.command())

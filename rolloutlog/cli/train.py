@@ -1,4 +1,4 @@
-"""`rolloutlog train run` and `rolloutlog groups`: the trainer's end of the log.
+"""`rolloutlog train run`: the trainer's end of the log.
 
 Guarantees: loads no torch with --no-model; SIGTERM ends after the step that it is at, with exit code 0. Leaves out:
 training a model.
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.groups import Step
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, note, number_of, print_each, print_json, print_table, short
+from rolloutlog.cli.output import line, note, number_of, print_json
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from rolloutlog.trainer.step import StepReport
 
 app = typer.Typer(no_args_is_help=True, help="The trainer: whole groups, judged and masked, each trained once.")
-Step = Annotated[int | None, typer.Option("--step", min=1, help="Train step to judge for.")]
 
 
 @app.callback()
@@ -49,7 +49,8 @@ def run(
     from rolloutlog.trainer.dispatch import run_dispatch
 
     def told(report: StepReport) -> None:
-        note(f"step {report.step}: {report.groups} groups, {report.trainable_tokens} tokens")
+        reward = "" if report.reward is None else f"reward {report.reward:.3g}, "
+        note(f"step {report.step}: {reward}{number_of(report.groups, 'group')}, {report.trainable_tokens} tokens")
 
     async def work() -> dict[str, Any]:
         stop = asyncio.Event()
@@ -64,35 +65,4 @@ def run(
         print_json(done)
     else:
         told_of = f"{number_of(done['groups'], 'group')} in {number_of(done['steps'], 'step')}"
-        facts.print(f"{told_of}, {number_of(done['trainable_tokens'], 'token')} in the loss")
-
-
-@with_settings
-def groups(settings: Settings, step: Step = None, as_json: AsJson = False) -> None:
-    """Print every group with verdicts and masks, as a trainer would dispatch it."""
-    from rolloutlog.trainer.view import groups_view
-
-    rows: list[dict[str, Any]] = []
-    asyncio.run(print_each(groups_view(with_broker(settings), step), print_json if as_json else rows.append))
-    if not as_json:
-        print_groups(rows)
-
-
-def print_groups(groups: list[dict[str, Any]]) -> None:
-    """One line per member, groups apart by their first line."""
-    rows: list[tuple[Any, ...]] = []
-    for group in groups:
-        head = (short(group["group"]), group["status"], group["reason"], group["step"])
-        for member in group["members"]:
-            rows.append((*head, *_member(member)))
-            head = ("", "", "", "")
-    columns = ("group", "status", "reason", "step", "member", "is", "verdict", "stale", "tokens", "trained", "mask")
-    print_table(None, columns, rows)
-
-
-def _member(member: dict[str, Any]) -> tuple[Any, ...]:
-    runs = " ".join(f"{start}+{length}" for start, length in member["mask_runs"] or ())
-    return (
-        member["rollout"].rpartition(".")[2], member["status"], member["verdict"], member["seq_staleness"],
-        member["response_tokens"], member["trainable_tokens"], runs,
-    )  # fmt: skip
+        line(f"{told_of}, {number_of(done['trainable_tokens'], 'token')} in the loss")

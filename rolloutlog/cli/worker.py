@@ -13,7 +13,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import facts, print_json
+from rolloutlog.cli.output import line, print_json
 from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Rollout workers.")
@@ -44,4 +44,4 @@ def run(
     if as_json:
         print_json(dict(endings))
     else:
-        facts.print(", ".join(f"{number} {how}" for how, number in sorted(endings.items())) or "no seed came")
+        line(", ".join(f"{number} {how}" for how, number in sorted(endings.items())) or "no seed came")

@@ -30,7 +30,7 @@ HandleText = Annotated[str, AfterValidator(_is_handle)]
 
 
 class MemberOutcome(BaseModel):
-    """One member in a final event: `handle` of the record that stood, `trained` where its tokens are in the loss."""
+    """One member in a final event: `handle` of the record that stood, and its `reward` at the draw."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,6 +38,7 @@ class MemberOutcome(BaseModel):
     attempt: int
     status: str
     handle: HandleText | None = None
+    reward: float | None = None
     verdict: Verdict | None = None
     seq_staleness: int | None = None
     response_tokens: int = 0

@@ -20,7 +20,8 @@ CANDIDATE = {"kind", "anchor", "node", "source", "env", "depth", "reward", "poli
 SEED = CANDIDATE | {"id", "group", "group_size", "partition", "offset"}
 GROUP = {"group", "status", "reason", "step", "members"}
 MEMBER = {
-    "rollout", "attempt", "status", "verdict", "seq_staleness", "response_tokens", "trainable_tokens", "mask_runs"
+    "rollout", "attempt", "reward", "status", "verdict", "seq_staleness", "response_tokens", "trainable_tokens",
+    "mask_runs",
 }  # fmt: skip
 
 

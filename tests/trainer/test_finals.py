@@ -29,13 +29,13 @@ def test_a_trained_group_names_every_member_with_its_handle_and_verdict() -> Non
     assert trained(desk).members == [
         MemberOutcome(
             member=0, attempt=1, status="completed", handle=f"0/0/{sizes[0]}", verdict=Verdict.FRESH, seq_staleness=0,
-            response_tokens=2, trainable_tokens=2,
+            reward=0.0, response_tokens=2, trainable_tokens=2,
         ),
         MemberOutcome(
             member=1, attempt=1, status="completed", handle=f"0/1/{sizes[1]}", verdict=Verdict.PARTLY, seq_staleness=2,
-            response_tokens=3, trainable_tokens=2,
+            reward=1.0, response_tokens=3, trainable_tokens=2,
         ),
-        MemberOutcome(member=2, attempt=1, status="failed", handle=f"0/2/{sizes[2]}"),
+        MemberOutcome(member=2, attempt=1, status="failed", handle=f"0/2/{sizes[2]}", reward=2.0),
         MemberOutcome(member=3, attempt=0, status="cancelled"),
     ]  # fmt: skip
 

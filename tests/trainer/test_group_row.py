@@ -28,11 +28,13 @@ def test_a_group_that_is_ready_shows_verdicts_and_the_runs_of_trained_tokens() -
         "group": "g", "status": "ready", "reason": None, "step": 5,
         "members": [
             {
-                "rollout": "g.0", "attempt": 1, "status": "completed", "verdict": "fresh", "seq_staleness": 0,
+                "rollout": "g.0", "attempt": 1, "reward": 0.0,
+                "status": "completed", "verdict": "fresh", "seq_staleness": 0,
                 "response_tokens": 2, "trainable_tokens": 2, "mask_runs": [[0, 2]],
             },
             {
-                "rollout": "g.1", "attempt": 1, "status": "completed", "verdict": "partly", "seq_staleness": 2,
+                "rollout": "g.1", "attempt": 1, "reward": 1.0,
+                "status": "completed", "verdict": "partly", "seq_staleness": 2,
                 "response_tokens": 5, "trainable_tokens": 3, "mask_runs": [[1, 2], [4, 1]],
             },
         ],
