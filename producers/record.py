@@ -21,6 +21,7 @@ from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.soundness import check_trajectory
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.producers.endings import text_of, type_name
 
 
 def record_of(rollout: Rollout, *, source: str, now: int) -> Outgoing:
@@ -30,7 +31,7 @@ def record_of(rollout: Rollout, *, source: str, now: int) -> Outgoing:
         body = value.encode(rollout.trajectory)
         check_trajectory(rollout.trajectory)
         return rollout_event(rollout, source=source, now=now, body=body)
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except Exception as error:  # what an environment returned may be anything, and do anything
         raise refusal(error) from error
 
 
@@ -58,4 +59,4 @@ def refusal(error: Exception) -> InvalidRecord:
     """Our error for what a check said, or for what couldn't even be written down."""
     if isinstance(error, Rejected):
         return InvalidRecord(error.reason, error.detail)
-    return InvalidRecord(RejectReason.SHAPE, f"{type(error).__name__}: {error}")
+    return InvalidRecord(RejectReason.SHAPE, f"{type_name(error)}: {text_of(error)}")
