@@ -1,7 +1,8 @@
 """Which of the seeds that a worker holds are cancelled, wherever their partition belongs by now.
 
-Guarantees: a cancellation that lies behind a held seed on the log is seen, also after a rebalance; partitions without
-a held seed aren't read. Leaves out: what to do about it.
+Guarantees: a cancellation that lies behind a held seed on the log is seen, also after a rebalance, in whatever order
+seeds come to be held: the reader of a partition goes back for an older one and never jumps ahead over one. Partitions
+without a held seed aren't read. Leaves out: what to do about it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class Cancellations:
         self._places = [(Topic.SEEDS, number) for number in range(partitions)]
         self._tail = Tail(connection, dict.fromkeys(self._places, 0), fetch_bytes=FETCH_BYTES)
         self._watched: dict[int, set[Held]] = {}
+        self._next: dict[int, int] = {}
+        """Where the reader stands on each partition that it reads."""
+        self._starts: dict[int, int] = {}
+        """Where it is to begin, on partitions of which a seed was watched since the last poll."""
         self._wanted = asyncio.Event()
         self._following = Background("watch for cancelled seeds")
 
@@ -58,10 +63,9 @@ class Cancellations:
         self._following.check()
 
     def watch(self, held: Held) -> None:
-        """Read on from this seed; what was read of its partition before is read again, which changes nothing."""
+        """Read on from this seed, or go on where an older one is watched; what is read again changes nothing."""
         self._watched.setdefault(held.partition, set()).add(held)
-        self._tail.seek(Topic.SEEDS, held.partition, held.offset + 1)
-        self._tail.resume(Topic.SEEDS, held.partition)
+        self._starts[held.partition] = min(held.offset + 1, self._starts.get(held.partition, held.offset + 1))
         self._wanted.set()
 
     def forget(self, held: Held) -> None:
@@ -69,6 +73,8 @@ class Cancellations:
         others = self._watched.get(held.partition, set())
         others.discard(held)
         if not others and self._watched.pop(held.partition, None) is not None:
+            self._next.pop(held.partition, None)
+            self._starts.pop(held.partition, None)
             self._tail.pause(Topic.SEEDS, held.partition)
         if not self._watched:
             self._wanted.clear()
@@ -76,10 +82,22 @@ class Cancellations:
     async def _follow(self, stopping: asyncio.Event) -> None:
         while not stopping.is_set():
             await self._wanted.wait()
+            self._begin()
             for event in await self._tail.poll():
                 self._read(event)
 
+    def _begin(self) -> None:
+        """Move the reader while no poll is on its way, whose events would be of another place."""
+        starts, self._starts = self._starts, {}
+        for partition, start in starts.items():
+            if start < self._next.get(partition, start + 1):
+                self._next[partition] = start
+                self._tail.seek(Topic.SEEDS, partition, start)
+                self._tail.resume(Topic.SEEDS, partition)
+
     def _read(self, event: Event) -> None:
+        if event.partition in self._next:
+            self._next[event.partition] = event.offset + 1
         try:
             cancelled = event.headers.type == EventType.SEED_CANCELLED
             name = event.headers.seed if cancelled else None

@@ -69,7 +69,7 @@ class Maker:
             return await self._publish(take, slot, work.result() if work.done() else Made())
         except RolloutlogError:
             raise  # of ours, such as a broker that is away
-        except Exception as error:  # of what was made, when it was looked at
+        except Exception as error:  # noqa: BLE001  (of what was made, when it was looked at)
             return await self._fail(slot, error)
         finally:
             work.cancel()
