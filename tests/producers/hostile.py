@@ -68,7 +68,7 @@ class Prefixless(Paused):
         return "none"
 
     @property
-    def prefix(self) -> Trajectory | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def prefix(self) -> Trajectory | None:
         raise RuntimeError("no prefix")
 
 
@@ -158,8 +158,8 @@ class Hostile:
     def _steal(self, dispatch: Dispatch) -> None:
         """Change all that one is given."""
         for name, fact in {"id": "x", "group": "stolen", "group_size": 9, "task": {"act": "stolen"}}.items():
-            dispatch.seed.__dict__[name] = fact
-        dispatch.ask.__dict__["member"] = 1
+            vars(dispatch.seed)[name] = fact
+        vars(dispatch.ask)["member"] = 1
         object.__setattr__(dispatch.slot, "member", 1)
 
 
