@@ -32,6 +32,11 @@ class Run:
     lease_s: float
     """How long a take holds without renewal, as the buffer service counts it."""
 
+    @property
+    def record_limit(self) -> int | None:
+        """Longest record, in bytes; None where a blob store takes longer ones."""
+        return self.connection.max_record_bytes if self.blobs is None else None
+
 
 async def join(settings: Settings) -> Run:
     """The run of the settings' namespace.

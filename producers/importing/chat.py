@@ -24,6 +24,8 @@ KNOWN = frozenset(
     }
 )  # fmt: skip
 """Columns of v0; any other is a metric, said twice, or a column that the user asked for."""
+UNNAMED = "default"
+"""What v0 writes as `task` where there is only one environment."""
 
 
 def identify(glance: Glance, origin: Origin) -> Identity:
@@ -46,15 +48,20 @@ def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
         path.add(step, messages(step.pop("prompt"), "user"), messages(step.pop("completion"), "assistant"))
     path.close(prompt, completion)
     graph.add(path.nodes)
-    record = _record(line, prompt)
+    record = _record(line, None if path.begins_with(prompt) else prompt)
     good = not record["errors"] and line.get("is_completed", True) and completion
-    name = line.get("task")
     return Recorded(
         trajectory=graph.trajectory(record),
         status=Status.COMPLETED if good else Status.FAILED,
-        env=origin.env or (name if isinstance(name, str) else None) or None,
+        env=_env(line.get("task"), origin),
         step=origin.written_step,
     )
+
+
+def _env(name: Any, origin: Origin) -> str | None:
+    """v0 names its environment beside the file, or in `task`, where `default` stands for none."""
+    named = name if isinstance(name, str) else None
+    return origin.env or (named if named != UNNAMED else None) or origin.default_env or named or None
 
 
 def messages(said: Any, role: str) -> list[Json]:
@@ -79,16 +86,16 @@ def _call(said: Json | str) -> Json:
     return flat
 
 
-def _record(line: Json, prompt: list[Json]) -> Json:
-    info: Any = line.get("info")
+def _record(line: Json, prompt: list[Json] | None) -> Json:
+    """Everything beside the nodes; `prompt` where they don't hold it, since it may be most of the line."""
     metrics = part(line, "metrics")
-    task = {"idx": line.get("example_id", line.get("id")), "name": line.get("task"), "prompt": prompt}
+    task = {"idx": line.get("example_id", line.get("id")), "name": line.get("task")}
+    task |= {} if prompt is None else {"prompt": prompt}
     kept = ("timing", "is_completed", "is_truncated", "stop_condition", "tool_defs", "token_usage")
     return {
         "reward": line.get("reward"),
         "grain": Grain.NONE,
-        "task": {**task, "answer": line.get("answer"), "info": info},
-        "info": info if isinstance(info, dict) else {},
+        "task": {**task, "answer": line.get("answer"), "info": line.get("info")},
         "metrics": metrics,
         "errors": [_error(line["error"])] if line.get("error") else [],
         "columns": {key: line[key] for key in line if key not in KNOWN and metrics.get(key) != line[key]},

@@ -28,5 +28,10 @@ def identify(glance: Glance, origin: Origin) -> Identity:
 def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     """The trace as a rollout. Raises Rejected."""
     return read_bare(
-        line, origin, glance.policy_version, env=glance.env_name, step=glance.eval_step, filtered=glance.is_filtered
+        line,
+        origin,
+        glance.policy_version,
+        env=origin.env_of(glance.env_name),
+        step=glance.eval_step,
+        filtered=glance.is_filtered,
     )

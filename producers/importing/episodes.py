@@ -56,7 +56,7 @@ def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     return Recorded(
         trajectory=trajectory,
         status=status,
-        env=env.name or env.id or None,
+        env=origin.env_of(env.name, env.id),
         policy=work.policy,
         dispatch_step=work.step,
         step=_arrival_step(notes, origin),

@@ -57,7 +57,8 @@ def _read(path: Path) -> Json:
     try:
         text = path.read_bytes()
         said: Any = tomllib.loads(text.decode()) if path.suffix == ".toml" else orjson.loads(text)
-    except (OSError, ValueError):
+        list(_sizes(said))
+    except (AttributeError, OSError, RecursionError, ValueError):
         return {}
     return cast("Json", said) if isinstance(said, dict) else {}
 

@@ -34,10 +34,10 @@ DEBOUNCE_MS = 100
 
 
 async def follow_runs(
-    settings: Settings, paths: Sequence[str | Path], *, group_size: int | None = None,
+    settings: Settings, paths: Sequence[str | Path], *, group_size: int | None = None, env: str | None = None,
     stop: asyncio.Event | None = None, watch: Watch | None = None,
 ) -> Report:  # fmt: skip
-    """Import what is there and what comes, until `stop` is set. `group_size` as in `import_runs`.
+    """Import what is there and what comes, until `stop` is set. `group_size` and `env` as in `import_runs`.
 
     Raises Fenced when another follower of the same paths starts, RunMismatch, BrokerUnreachable, MissingExtra (without
     watchfiles or zstandard), SourceUnreadable where a path isn't there.
@@ -52,7 +52,7 @@ async def follow_runs(
     writer = TransactionalWriter(run.connection, run.connection.names.transactional_id(name), run.blobs)
     async with writer, PayloadReader(run.connection) as payloads:
         follower = await Follower.restored(name, run, writer, payloads, group_size)
-        finder = Finder()
+        finder = Finder(env)
         for file in await asyncio.to_thread(_files, finder, paths):
             await asyncio.to_thread(follower.count_passed, file)
         async for _ in _wakes(roots, ending):

@@ -62,7 +62,8 @@ class Follower:
         """The follower as the last one of that name was, which `writer` has fenced. Raises as `follow_runs` does."""
         history = await read_policies(run.connection)
         known = await read_known(run.connection)
-        intake = Intake(run.id, Census(group_size, whole=False), known, Report(), policies=set(history.imported))
+        intake = Intake(run.id, Census(group_size, whole=False), known, Report(), limit=run.record_limit)
+        intake.policies = set(history.imported)
         prefix = f"{name}/"
         facts = (await read_run(run.connection)).cursors
         cursors = {

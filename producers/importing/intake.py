@@ -14,8 +14,10 @@ from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason, Status
 from rolloutlog.producers.importing.census import Census, Place
+from rolloutlog.producers.importing.foreign import Json
 from rolloutlog.producers.importing.known import Known, KnownGroup, KnownRollout
 from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
 from rolloutlog.producers.importing.outgoing import (
@@ -26,6 +28,7 @@ from rolloutlog.producers.importing.outgoing import (
     rollout_event,
     slot_of,
 )
+from rolloutlog.producers.importing.rejecting import attempt
 from rolloutlog.producers.importing.report import UNKNOWN, EraCounts, Report
 from rolloutlog.producers.importing.updates import Updates
 
@@ -45,7 +48,10 @@ class Where(NamedTuple):
 
 @dataclass(slots=True)
 class Intake:
-    """State of pass two. `run` is the run that the log is of; `policies` those that it knows already."""
+    """State of pass two. `run` is the run that the log is of; `policies` those that it knows already.
+
+    `limit` is the longest record, in bytes, where no blob store takes longer ones.
+    """
 
     run: str
     census: Census
@@ -53,6 +59,7 @@ class Intake:
     report: Report
     updates: Updates = field(default_factory=Updates)
     policies: set[Policy] = field(default_factory=set[Policy])
+    limit: int | None = None
 
     def take(self, line: Normal, where: Where, now: int) -> list[Outgoing]:
         """Events of one line, in the order in which they must be on the log."""
@@ -60,10 +67,10 @@ class Intake:
         counts.read += 1
         fault = line.fault
         if line.rollout is not None:
-            try:
-                return self._admit(line, line.rollout, counts, str(where), now)
-            except Rejected as rejected:
-                fault = Fault(rejected.reason, rejected.detail)
+            admitted = attempt(self._admit, line, line.rollout, counts, str(where), now)
+            if not isinstance(admitted, Rejected):
+                return admitted
+            fault = Fault(admitted.reason, admitted.detail)
         if fault is not None:
             counts.reject(fault.reason, str(where))
             return self._letter(fault_event(line, fault, path=where.path, number=where.line, now=now))
@@ -92,34 +99,40 @@ class Intake:
             rollout = _without_result(rollout)
         there = self.known.rollouts.get(place.key)
         older = self.known.older.get(place.key, set())
-        attempt = _attempt(rollout, there, place, older)
-        event = rollout_event(line, rollout, slot_of(rollout, place, attempt), now)
-        events: list[Outgoing] = []
-        if there is not None and attempt == there.attempt:
+        number = _attempt(rollout, there, place, older)
+        slot = slot_of(rollout, place, number)
+        if there is not None and number == there.attempt:
+            late = {"reward": rollout.reward} if there.pending and rollout.reward is not None else {}
+            note = self._note(line, rollout, slot, late, now)
             counts.duplicates += 1
             there.fresh |= rollout.digest == there.digest or rollout.digest in older
-            if there.pending and rollout.reward is not None:
-                there.pending = False
-                rollout.notes["reward"] = rollout.reward
-        else:
-            counts.imported += 1
-            counts.changed += there is not None
-            self.known.add(place.key, _written(rollout, place, attempt))
-            events = [*self._new_policies(rollout, now), event]
-        return events + self.note(line, rollout, place, attempt, counts, now)
+            there.pending &= not late
+            return self._new_note(note, place, counts)
+        event = self._fitting(rollout_event(line, rollout, slot, now))
+        note = self._note(line, rollout, slot, {}, now)
+        counts.imported += 1
+        counts.changed += there is not None
+        self.known.add(place.key, _written(rollout, place, number))
+        return [*self._new_policies(rollout, now), event, *self._new_note(note, place, counts)]
 
-    def note(
-        self, line: Normal, rollout: NormalRollout, place: Place, attempt: int, counts: EraCounts, now: int
-    ) -> list[Outgoing]:
-        """What this copy of a rollout and the updates of its traces add, if it wasn't said before."""
-        notes = rollout.notes | self.updates.notes(rollout.identity.traces, rollout.body)
-        if not notes:
-            return []
-        event = note_event(line, slot_of(rollout, place, attempt), notes, now)
-        if not is_new(self.known.groups[place.group], event):
+    def _note(self, line: Normal, rollout: NormalRollout, slot: Slot, late: Json, now: int) -> Outgoing | None:
+        """What this copy of a rollout and the updates of its traces add. Raises Rejected(too-large)."""
+        notes = rollout.notes | late | self.updates.notes(rollout.identity.traces, rollout.body)
+        return self._fitting(note_event(line, slot, notes, now)) if notes else None
+
+    def _new_note(self, note: Outgoing | None, place: Place, counts: EraCounts) -> list[Outgoing]:
+        """A note, unless it was said before."""
+        if note is None or not is_new(self.known.groups[place.group], note):
             return []
         counts.annotations += 1
-        return [event]
+        return [note]
+
+    def _fitting(self, event: Outgoing) -> Outgoing:
+        """The event, if the log takes it. Raises Rejected(too-large)."""
+        if self.limit is not None and event.size > self.limit:
+            said = f"its {dict(event.headers)[Headers.type.name].decode()} has {event.size} bytes, above {self.limit}"
+            raise Rejected(RejectReason.TOO_LARGE, f"{said}, and no blob store is configured (setting `blobs`)")
+        return event
 
     def _letter(self, letter: Outgoing) -> list[Outgoing]:
         """A dead letter, unless the log has it."""

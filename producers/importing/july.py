@@ -30,7 +30,7 @@ def identify(glance: Glance, origin: Origin) -> Identity:
 def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     """The trace as a rollout. Raises Rejected."""
     stamp = _stamp(glance)
-    return read_bare(line, origin, stamp.policy_version, env=stamp.env_name or origin.env, filtered=stamp.is_filtered)
+    return read_bare(line, origin, stamp.policy_version, env=origin.env_of(stamp.env_name), filtered=stamp.is_filtered)
 
 
 def _stamp(glance: Glance) -> Stamp:

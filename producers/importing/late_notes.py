@@ -14,6 +14,7 @@ from rolloutlog.contract import value
 from rolloutlog.contract.events import Event, Outgoing, annotation_event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.blobs import BlobStore, claimed_body
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.producers.clock import now_ms
@@ -63,7 +64,11 @@ class LateNotes:
         note = annotation_event(Slot.of(event.headers), notes, source=f"{SOURCE}/{Era.E5}", now=now_ms())
         if not is_new(self.intake.known.groups[rollout.group], note):
             return []
-        self.intake.report.era(Era.E5).annotations += 1
+        counts = self.intake.report.era(Era.E5)
+        if self.intake.limit is not None and note.size > self.intake.limit:
+            counts.reject(RejectReason.TOO_LARGE, f"updates of {', '.join(traces)}")
+            return []
+        counts.annotations += 1
         return [note]
 
     async def _body(self, event: Event) -> bytes:

@@ -31,4 +31,4 @@ def identify(glance: Glance, origin: Origin) -> Identity:
 def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     """The trace as a rollout. Raises Rejected."""
     info, run = glance.info or Info(), glance.run or Run()
-    return read_bare(line, origin, info.policy_version, env=info.env_name, step=run.step)
+    return read_bare(line, origin, info.policy_version, env=origin.env_of(info.env_name), step=run.step)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
+
 from rolloutlog.contract import provenance, value
 from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.dead_letters import RAW_BYTES
@@ -20,6 +22,7 @@ from rolloutlog.producers.importing.lines import Line
 from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
 from rolloutlog.producers.importing.readers import Parsed, identify, look, parse, read
 from rolloutlog.producers.importing.recorded import Identity, Origin
+from rolloutlog.producers.importing.rejecting import attempt
 from rolloutlog.producers.importing.span import Span
 from rolloutlog.producers.importing.updates import UpdateAt, read_update
 
@@ -28,12 +31,14 @@ def count(line: Line, span: Span) -> Identity | UpdateAt | None:
     """Whose a line is, or which trace it updates; None where pass two will say why it is neither."""
     if line.fault is not None:
         return None
-    try:
-        form, glance = look(line.raw)
-        if isinstance(form, Era):
-            return identify(glance, form, span.origin, line.raw)
-    except Rejected:
-        return None
+    counted = attempt(_count, line, span)
+    return None if isinstance(counted, Rejected) else counted
+
+
+def _count(line: Line, span: Span) -> Identity | UpdateAt | None:
+    form, glance = look(line.raw)
+    if isinstance(form, Era):
+        return identify(glance, form, span.origin, line.raw)
     if form is Beside.UPDATE:
         return UpdateAt(str(glance.trace_id), line.byte, len(line.text), line.text if span.is_compressed else None)
     return None
@@ -42,22 +47,24 @@ def count(line: Line, span: Span) -> Identity | UpdateAt | None:
 def normalise(line: Line, span: Span) -> Normal:
     """A line, read whole."""
     normal = Normal(line.byte, len(line.raw), digest_of(line.raw))
-    try:
-        if line.fault is not None:
-            raise line.fault
-        if line.text.isspace():
-            return normal
-        parsed = parse(line.text)
-        if isinstance(parsed.form, Beside):
-            normal.era, normal.beside = parsed.form.era, parsed.form
-            _check_beside(parsed, parsed.form, span)
-            normal.updates = str(parsed.glance.trace_id) if parsed.form is Beside.UPDATE else None
-        else:
-            normal.era = parsed.form
-            normal.rollout = _rollout(line, parsed, parsed.form, span.origin)
-    except Rejected as rejected:
+    rejected = line.fault or attempt(_fill, normal, line, span)
+    if rejected is not None:
         normal.fault = _fault(line, rejected)
     return normal
+
+
+def _fill(normal: Normal, line: Line, span: Span) -> None:
+    """Raises Rejected, and whatever else a foreign line makes code raise."""
+    if line.text.isspace():
+        return
+    parsed = parse(line.text)
+    if isinstance(parsed.form, Beside):
+        normal.era, normal.beside = parsed.form.era, parsed.form
+        _check_beside(parsed, parsed.form, span)
+        normal.updates = str(parsed.glance.trace_id) if parsed.form is Beside.UPDATE else None
+    else:
+        normal.era = parsed.form
+        normal.rollout = _rollout(line, parsed, parsed.form, span.origin)
 
 
 def _check_beside(parsed: Parsed, form: Beside, span: Span) -> None:
@@ -69,6 +76,7 @@ def _check_beside(parsed: Parsed, form: Beside, span: Span) -> None:
 
 def _rollout(line: Line, parsed: Parsed, era: Era, origin: Origin) -> NormalRollout:
     recorded = read(parsed, era, origin)
+    orjson.dumps(recorded.notes)  # notes travel as JSON: what can't is a fault of this line
     body = value.encode(recorded.trajectory)
     digest = digest_of(body)
     return NormalRollout(

@@ -20,10 +20,7 @@ from rolloutlog.producers.importing import chat, cohorts, episodes, july, native
 from rolloutlog.producers.importing.era import Beside, Era, sniff
 from rolloutlog.producers.importing.glance import Glance, glance_at, skim
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
-
-MALFORMED = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
-"""What a foreign dict of another shape than its era's makes a reader raise."""
-
+from rolloutlog.producers.importing.rejecting import attempt
 
 ID_DIGITS = 2 * ID_BYTES
 
@@ -85,11 +82,8 @@ def parse(raw: bytes) -> Parsed:
 
 def read(parsed: Parsed, era: Era, origin: Origin) -> Recorded:
     """A line as a sound rollout; its dicts become the record's. Raises Rejected."""
-    try:
-        recorded = READERS[era].read(parsed.line, parsed.glance, origin)
-    except Rejected:
-        raise
-    except MALFORMED as error:
-        raise Rejected(RejectReason.SHAPE, f"not as {era} writes it: {type(error).__name__}: {error}") from error
+    recorded = attempt(READERS[era].read, parsed.line, parsed.glance, origin)
+    if isinstance(recorded, Rejected):
+        raise recorded
     check_trajectory(recorded.trajectory)
     return recorded

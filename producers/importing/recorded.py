@@ -82,7 +82,8 @@ class Recorded:
 class Origin:
     """What the place of a line says, for eras whose lines don't: step folder, cohort, names, configuration beside it.
 
-    `scope` tells files apart by how they begin, so it is the same under any name.
+    `scope` tells files apart by how they begin, so it is the same under any name. `default_env` is the user's word for
+    lines that nothing else says an environment of.
     """
 
     step: int | None = None
@@ -91,6 +92,11 @@ class Origin:
     cohort: str | None = None
     scope: str = ""
     group_size: int | None = None
+    default_env: str | None = None
+
+    def env_of(self, *said: str | None) -> str | None:
+        """The environment of a line: the first that it says, else what its place says, else the user's word."""
+        return next((env for env in (*said, self.env, self.default_env) if env), None)
 
     @property
     def written_step(self) -> int | None:

@@ -37,17 +37,18 @@ LINGER_MS = 200
 
 
 async def import_runs(
-    settings: Settings, paths: Iterable[str | Path], *, group_size: int | None = None, dry_run: bool = False,
-    strict: bool = False, watch: Watch | None = None, parsers: int | None = None,
+    settings: Settings, paths: Iterable[str | Path], *, group_size: int | None = None, env: str | None = None,
+    dry_run: bool = False, strict: bool = False, watch: Watch | None = None, parsers: int | None = None,
 ) -> Report:  # fmt: skip
-    """Import recorded runs. `group_size` completes groups whose size nobody recorded; `dry_run` needs no broker.
+    """Import recorded runs. `group_size` completes groups whose size nobody recorded, `env` is the environment of lines
+    that nothing says one of; `dry_run` needs no broker.
 
     `strict` stops at the first rejected line. `parsers` is the number of processes that read; None: as many as are
     worth it, 0: only this one. Raises SourceUnreadable, RunMismatch (no run is declared, or a trainer has started),
-    BrokerUnreachable, RecordTooLarge, MissingExtra (a compressed file without zstandard).
+    BrokerUnreachable, MissingExtra (a compressed file without zstandard).
     """
     started = time.monotonic()
-    sources = find_sources(paths)
+    sources = find_sources(paths, env)
     report = _report(sources, dry_run)
     async with Parsers(parsers_for(report.bytes) if parsers is None else parsers) as reading:
         source = _Source(list(spans_of(sources)), report.bytes, reading, watch)
@@ -55,7 +56,9 @@ async def import_runs(
             _need_zstandard()
         census, updates = await _counted(source, group_size)
         if dry_run:
-            async for _ in _events(_intake(settings.run_id, census, updates, Known(), report), source, strict):
+            intake = _intake(settings.run_id, census, updates, Known(), report)
+            intake.limit = None if settings.blobs else settings.topics.max_record_bytes
+            async for _ in _events(intake, source, strict):
                 pass
         else:
             await _write(settings, census, updates, report, source, strict)
@@ -118,7 +121,7 @@ async def _write(
     run = await join(settings)
     history = await read_policies(run.connection)
     intake = _intake(run.id, census, updates, await read_known(run.connection, census.wants), report)
-    intake.policies = set(history.imported)
+    intake.policies, intake.limit = set(history.imported), run.record_limit
     async with Writer(run.connection, run.blobs, linger_ms=LINGER_MS) as writer:
         async for event in _events(intake, source, strict):
             await writer.send(event)

@@ -64,15 +64,19 @@ class Sources:
         return sum(os.stat(file.path).st_size for file in self.files)
 
 
-def find_sources(paths: Iterable[str | Path]) -> Sources:
-    """All files below the paths. Raises SourceUnreadable where a path names nothing, or nothing holds lines."""
-    return Finder().find(paths)
+def find_sources(paths: Iterable[str | Path], env: str | None = None) -> Sources:
+    """All files below the paths; `env` is the environment of lines that nothing says one of.
+
+    Raises SourceUnreadable where a path names nothing, or nothing holds lines.
+    """
+    return Finder(env).find(paths)
 
 
 class Finder:
     """Finds files again and again; what is known of one that is still the same isn't asked twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, env: str | None = None) -> None:
+        self._env = env
         self._origins: dict[tuple[Path, int], Origin] = {}
         self._evidence: dict[tuple[Path, str], Evidence] = {}
 
@@ -117,6 +121,7 @@ class Finder:
             env=origin.env or evidence.env,
             scope=digest_of(head),
             group_size=evidence.group_size,
+            default_env=self._env,
         )
         if is_whole(head):
             self._origins[file, inode] = made

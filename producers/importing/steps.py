@@ -50,6 +50,10 @@ class Path:
         for place, message in enumerate(whole[len(self._messages) :], len(self._messages)):
             self._add(message, sampled=sampled and place >= len(prompt) and message.get("role") == "assistant")
 
+    def begins_with(self, prompt: list[Json]) -> bool:
+        """True where the first nodes are the messages of this prompt."""
+        return [node["message"] for node in self.nodes[: len(prompt)]] == prompt
+
     def _goes_on(self, prompt: list[Json], asked: list[int]) -> bool:
         if asked or self._ids:
             return asked[: len(self._ids)] == self._ids

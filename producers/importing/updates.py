@@ -25,6 +25,7 @@ from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.foreign import Json, items, part
 from rolloutlog.producers.importing.lines import read_lines
 from rolloutlog.producers.importing.recorded import Origin
+from rolloutlog.producers.importing.rejecting import attempt
 from rolloutlog.producers.importing.span import Span
 
 FLAGS = ("is_masked",)
@@ -76,10 +77,7 @@ class Updates:
         self._folded.update(traces)
         fold = _Fold(value.decode(body))
         for number, text in said:
-            try:
-                fold.add(number, read_update(orjson.loads(text)))
-            except (Rejected, orjson.JSONDecodeError):
-                continue  # pass two rejects its line
+            attempt(fold.add_text, number, text)  # what pass two rejects says nothing
         return fold.notes()
 
     def _texts(self, trace: str) -> list[bytes]:
@@ -115,6 +113,7 @@ def read_update(line: Json) -> Json:
                 raise TypeError("a branch's `index` is a number")
             for name, stream in _streams(branch):
                 _values(name, stream)
+        orjson.dumps(line.get("info"))  # what can't be written again is a fault of this line
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Rejected(RejectReason.SHAPE, f"not an update: {error}") from error
     return line
@@ -134,6 +133,10 @@ class _Fold:
         self._size = trajectory.response_tokens
         self._info: Json = {}
         self._streams: dict[str, list[Any]] = {}
+
+    def add_text(self, trace: int, text: bytes) -> None:
+        """Take one update's line. Raises as foreign lines do."""
+        self.add(trace, read_update(orjson.loads(text)))
 
     def add(self, trace: int, update: Json) -> None:
         """Take one update of the trace of that number."""

@@ -35,6 +35,9 @@ def import_(
     group_size: Annotated[
         int | None, typer.Option("--group-size", min=1, help="Size of groups whose size nobody recorded.")
     ] = None,
+    env: Annotated[
+        str | None, typer.Option("--env", help="Environment of rollouts for which nothing says one.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read and report, write nothing; needs no broker.")
     ] = False,
@@ -53,9 +56,11 @@ def import_(
     ended_by: set[int] = set()
     with _bar() as watch:
         report = asyncio.run(
-            _follow(reachable, paths, group_size, watch, ended_by)
+            _follow(reachable, paths, group_size, env, watch, ended_by)
             if follow
-            else import_runs(reachable, paths, group_size=group_size, dry_run=dry_run, strict=strict, watch=watch)
+            else import_runs(
+                reachable, paths, group_size=group_size, env=env, dry_run=dry_run, strict=strict, watch=watch
+            )
         )
     if as_json:
         print_json(report.as_dict())
@@ -68,7 +73,7 @@ def import_(
 
 
 async def _follow(
-    settings: Settings, paths: list[str], group_size: int | None, watch: Watch, ended_by: set[int]
+    settings: Settings, paths: list[str], group_size: int | None, env: str | None, watch: Watch, ended_by: set[int]
 ) -> Report:
     """Follow until a signal, which is then among `ended_by`; what was begun is finished first."""
     from rolloutlog.producers.importing.follow import follow_runs
@@ -81,7 +86,7 @@ async def _follow(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end, number)
-    return await follow_runs(settings, paths, group_size=group_size, stop=stop, watch=watch)
+    return await follow_runs(settings, paths, group_size=group_size, env=env, stop=stop, watch=watch)
 
 
 def print_report(report: Report) -> None:

@@ -61,7 +61,7 @@ def rejected_line(
     """
     body = {
         "reason": rejected.reason,
-        "detail": rejected.detail,
+        "detail": rejected.detail[:KEPT_BYTES].encode("utf-8", "backslashreplace").decode(),
         "path": path,
         "line": line,
         "byte": byte,
@@ -71,7 +71,7 @@ def rejected_line(
     }
     made = outgoing(
         EventType.RECORD_REJECTED, Topic.DEAD_LETTERS, key="", source=source, value=orjson.dumps(body), now=now,
-        event_id=id_of("rejected-line", path, line, digest), subject=f"{path}:{line}",
+        event_id=id_of("rejected-line", path, line, digest), subject=f"{path}:{line}"[-KEPT_BYTES:],
         headers={"reason": rejected.reason},
     )  # fmt: skip
     return Outgoing(made.topic, NO_KEY, made.headers, made.value, None, now)

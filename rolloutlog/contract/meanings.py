@@ -71,6 +71,7 @@ REJECTED: Mapping[RejectReason, str] = {
     RejectReason.ERA_UNKNOWN: "a line of a file is of no format that the importer knows",
     RejectReason.INDEX_SPAN: "the byte-span index of a recorded run disagrees with its file",
     RejectReason.UNREADABLE: "a line of a file can't be read at all",
+    RejectReason.TOO_LARGE: "what a line of a file says is above the topic's limit, and no blob store is configured",
 }
 
 DROPPED: Mapping[DropReason, str] = {

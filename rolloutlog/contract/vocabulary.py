@@ -140,6 +140,7 @@ class RejectReason(StrEnum):
     ERA_UNKNOWN = "era-unknown"
     INDEX_SPAN = "index-span"
     UNREADABLE = "unreadable"
+    TOO_LARGE = "too-large"
 
 
 RESOLVES_SLOT = frozenset(

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from rolloutlog.contract.checks import read_headers, read_rollout
-from rolloutlog.contract.errors import RecordTooLarge, RunMismatch
+from rolloutlog.contract.errors import RunMismatch
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.ids import imported_group_id
 from rolloutlog.contract.notices import read_annotation, read_cancelled
@@ -295,14 +295,18 @@ def test_a_line_of_100_megabytes(settings: Settings, lines_file: Write, tmp_path
 def test_a_line_above_the_limit_goes_through_the_claim_check(
     settings: Settings, lines_file: Write, tmp_path: Path
 ) -> None:
-    """Without a store it is a typed error that says what to do; with one the event carries the claim."""
+    """Without a store its line is rejected, as the dry run says, and the rest imported; with one the event carries the
+    claim."""
+    good = (demo_run() / "rollouts/step_3/train/all/traces.jsonl").read_bytes().splitlines()[1]
     line = orjson.loads((demo_run() / "rollouts/step_3/train/all/traces.jsonl").read_bytes().splitlines()[0])
     line["traces"][0]["info"]["long"] = "x" * (9 << 20)
-    file = lines_file("traces.jsonl", orjson.dumps(line))
-    with pytest.raises(RecordTooLarge):
-        imported(settings, file)
+    file = lines_file("traces.jsonl", orjson.dumps(line), good)
+    for dry_run in (True, False):
+        report = imported(settings, file, dry_run=dry_run)
+        assert (report.imported, report.rejected) == (1, 1)
+        assert report.eras["E4"].rejected["too-large"].first == f"{file}:1"
     stored = settings.model_copy(update={"blobs": str(tmp_path / "blobs")})
     assert imported(stored, file).imported == 1
-    (event,) = events(settings)
+    (event,) = [event for event in events(settings) if event.headers.attempt == 1 and event.headers.member == 0]
     assert event.headers.content_type == "application/vnd.rolloutlog.claim+json"
     assert len(list((tmp_path / "blobs").rglob("*"))) == 2
