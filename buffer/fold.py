@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.candidates import Candidate, Mark, Pool, Source
+from rolloutlog.buffer.census import EVAL, TRAINED, Census
 from rolloutlog.buffer.closed_group import ClosedGroup
 from rolloutlog.buffer.member import Record
 from rolloutlog.buffer.membership import Disposition, End, Group
@@ -26,7 +27,7 @@ from rolloutlog.buffer.rows import (
     StateRow,
     TakeRow,
 )
-from rolloutlog.buffer.screening import CandidateKey, Skips, key_of, may_be_drawn, offered
+from rolloutlog.buffer.screening import CandidateKey, key_of, may_be_drawn, offered
 from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
@@ -48,8 +49,9 @@ class Fold:
     next_draw: int = 0
     index_end: int = field(default=0, compare=False)
     changes: int = field(default=0, compare=False)
-    skips: Skips = field(default_factory=Skips, compare=False)
+    census: Census = field(default_factory=Census, compare=False)
     _resolved: int = 0
+    _whole: int = field(default=0, compare=False)
     _open_derived: int = 0
     _stale: set[str] = field(default_factory=set[str], compare=False)
 
@@ -69,6 +71,7 @@ class Fold:
             opened = self.groups.get(row.group)
             if opened is not None and opened.kin.is_eval and opened.group.resolved:
                 self._close(row.group)  # it gets no final event (design 6)
+                self.census.ended[EVAL] += 1
         return disposition
 
     def _apply(self, row: Row) -> Disposition:
@@ -104,6 +107,7 @@ class Fold:
     def _close(self, group: str) -> None:
         opened = self.groups.pop(group)
         self._open_derived -= opened.counted_derived
+        self._whole -= opened.counted_whole
         self.closed[group] = ClosedGroup.of(opened)
 
     @property
@@ -129,6 +133,8 @@ class Fold:
             if opened is not None:
                 self._open_derived += opened.is_derived - opened.counted_derived
                 opened.counted_derived = opened.is_derived
+                self._whole += opened.group.resolved - opened.counted_whole
+                opened.counted_whole = opened.group.resolved
         self._stale.clear()
 
     # rows of `rollouts`
@@ -162,7 +168,7 @@ class Fold:
         return Disposition.TAKEN
 
     def _add_source(self, row: RolloutRow, group: Group) -> None:
-        candidates = offered(row, self.settings, self.skips)
+        candidates = offered(row, self.settings, self.census.skipped)
         if not candidates:
             return
         notes = group.member(row.member).notes.get(row.attempt)
@@ -208,6 +214,7 @@ class Fold:
         was_promised = entry.kin.promised is not None
         disposition = entry.emitted(seed, offset)
         if disposition is Disposition.TAKEN:
+            self.census.seeds[seed.kind] += 1
             self._count_draw(seed, mark_of(seed, self.partition))
             if not was_promised:
                 self._refuse(entry)
@@ -237,6 +244,7 @@ class Fold:
             return Disposition.DUPLICATE
         self._open(row.group).group.finish(End(row.as_of, row.reason, row.offset))
         self._close(row.group)
+        self.census.ended[row.reason or TRAINED] += 1
         return Disposition.TAKEN
 
     # the shard row, and where rows lie on the index
@@ -247,6 +255,7 @@ class Fold:
         self.settle()
         self._resolved, self.drawn, self.next_draw = row.resolved, row.drawn, row.next_draw
         self.pool.settle(row.rollouts)
+        self.census.recall(row.census)
         return Disposition.TAKEN
 
     def recall(self, row: StateRow) -> None:
@@ -283,8 +292,14 @@ class Fold:
         return StateRow(
             at[Topic.ROLLOUTS], at[Topic.SEEDS], at[Topic.GROUP_EVENTS], settings_digest, self.needed,
             self.pool.oldest, self.resolved,
-            self.drawn, self.next_draw,
+            self.drawn, self.next_draw, self.numbers(),
         )  # fmt: skip
+
+    def numbers(self) -> dict[str, int]:
+        """What people see of this shard (`status`)."""
+        self.settle()
+        opened = len(self.groups) - self._whole
+        return self.census.numbers(opened=opened, resolved=self._whole, candidates=self.pool.size)
 
     # candidates
 

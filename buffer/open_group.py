@@ -70,7 +70,7 @@ class Kin:
 class OpenGroup:
     """One open group. `seeds` maps each seed of it to what it asks (nothing: all members), `seed` is the origin's text
     without task and messages, `first_row` the lowest offset of its rows on the index. `counted`: among the resolved
-    underived ones, `counted_derived`: among the open derived ones."""
+    underived ones, `counted_derived`: among the open derived ones, `counted_whole`: among the resolved ones."""
 
     group: Group
     partition: int
@@ -83,6 +83,7 @@ class OpenGroup:
     refused: bool = False
     counted: bool = False
     counted_derived: bool = False
+    counted_whole: bool = field(default=False, compare=False)
     first_row: int | None = field(default=None, compare=False)
 
     @property

@@ -128,7 +128,8 @@ class FinalRow:
 class StateRow:
     """The shard row: next offset of each input, settings digest, the lowest row offset that a candidate or an open
     group still needs, and the counts that rows below it would no longer give (resolved underived groups, derived
-    seeds). `sources_from` is the offset on `rollouts` of the oldest source: older ones were evicted."""
+    seeds; `census` is for people who look). `sources_from` is the offset on `rollouts` of the oldest source: older ones
+    were evicted."""
 
     CODE: ClassVar[int] = 9
     TYPE: ClassVar[EventType] = EventType.SHARD_STATE
@@ -141,6 +142,7 @@ class StateRow:
     resolved: int
     drawn: int
     next_draw: int
+    census: dict[str, int]
 
     @property
     def key(self) -> str:
@@ -155,7 +157,7 @@ class StateRow:
 JsonRow = AnnotationRow | TakeRow | CancelRow | SeedRow | SeedCancelRow | ExpiryRow | FinalRow | StateRow
 Row = RolloutRow | JsonRow
 
-_NUMBERS = [name for name in StateRow.__slots__ if name != "settings"]
+_NUMBERS = [name for name in StateRow.__slots__ if name not in ("settings", "census")]
 _JSON: dict[int, type[JsonRow]] = {
     row.CODE: row for row in (AnnotationRow, TakeRow, CancelRow, SeedRow, SeedCancelRow, ExpiryRow, FinalRow, StateRow)
 }
@@ -175,15 +177,20 @@ def decode(value: bytes) -> Row:
         raise ValueError(f"a row of kind {code} is unknown to this version")
     try:
         return RolloutRow.decode(value) if code == ROLLOUT else _decode_json(_JSON[code], value)
-    except (struct.error, IndexError, TypeError) as error:
+    except (struct.error, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"a row of kind {code} in another form than this version's: {error}") from error
 
 
 def _decode_json(kind: type[JsonRow], value: bytes) -> JsonRow:
     row = kind(*orjson.loads(memoryview(value)[1:]))
-    if isinstance(row, StateRow) and not all(type(getattr(row, name)) is int for name in _NUMBERS):
+    if isinstance(row, StateRow) and not _is_counted(row):
         raise TypeError(f"its numbers aren't all numbers: {row}")
     return row
+
+
+def _is_counted(row: StateRow) -> bool:
+    numbers = [*(getattr(row, name) for name in _NUMBERS), *row.census.values()]
+    return all(type(number) is int for number in numbers)
 
 
 def facts(row: Row) -> dict[str, Any]:

@@ -42,7 +42,7 @@ async def status(settings: Settings) -> dict[str, Any]:
         groups.update("resolved" if group.group.resolved else "open" for group in opened)
         groups["ended"] += len(shard.fold.closed)
         candidates += len(shard.fold.live({}))
-        skips.update({f"{name}: {reason}": number for (name, reason), number in shard.fold.skips.items()})
+        skips.update({f"{name}: {reason}": number for (name, reason), number in shard.fold.census.skipped.items()})
     return {
         "run": dict(run.declared),
         "policy": history.current and list(history.current),

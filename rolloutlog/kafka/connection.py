@@ -8,6 +8,8 @@ answer. Leaves out: what is read and written (`reading`, `writing`), and topics 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -79,14 +81,18 @@ class Connection:
     def consumer(
         self, group_id: str | None = None, *, isolation: Isolation = "read_committed", **options: Any
     ) -> AIOKafkaConsumer:
-        """A consumer that isn't started yet: no commits and no offset resets of its own. `options` are aiokafka's."""
+        """A consumer that isn't started yet: no commits and no offset resets of its own. `options` are aiokafka's.
+
+        A member of a group says host and process, so that one sees who owns what.
+        """
+        member: dict[str, Any] = {"client_id": f"{CLIENT_ID}-{socket.gethostname()}-{os.getpid()}"} if group_id else {}
         defaults: dict[str, Any] = {
             "auto_offset_reset": "none",
             "enable_auto_commit": False,
             "max_partition_fetch_bytes": self.max_message_bytes,
         }
         return AIOKafkaConsumer(
-            group_id=group_id, isolation_level=isolation, **{**self.client_options, **defaults, **options}
+            group_id=group_id, isolation_level=isolation, **{**self.client_options, **member, **defaults, **options}
         )
 
     def admin(self) -> AIOKafkaAdminClient:

@@ -80,6 +80,19 @@ async def ends_at(connection: Connection, places: Iterable[Place]) -> dict[Place
             await asyncio.sleep(RETRY_S)
 
 
+async def first_since(connection: Connection, places: Iterable[Place], timestamp: int) -> dict[Place, int]:
+    """Offset of the first record whose broker time is `timestamp` (milliseconds since 1970) or later; places without
+    one are left out. Raises NotFound."""
+    found: dict[Place, int] = {}
+    async with protocol_client(connection) as client:
+        cluster = await client.fetch_all_metadata()
+        for topic, group in groupby(places, key=lambda place: place[0]):
+            name, numbers = connection.names.topic(topic), [number for _, number in group]
+            offsets = await _offsets(client, cluster, name, numbers, timestamp, STABLE)
+            found |= {(topic, number): offset for number, offset in offsets.items() if offset >= 0}
+    return found
+
+
 async def _ends_at(connection: Connection, client: AIOKafkaClient, places: list[Place]) -> dict[Place, Ends]:
     cluster = await client.fetch_all_metadata()
     counts = _counts(connection, cluster, {topic for topic, _ in places})

@@ -54,7 +54,7 @@ def test_anchors_come_back_equal(anchors: list[AnchorPoint]) -> None:
 
 
 def test_the_other_rows_come_back_equal() -> None:
-    for row in (CancelRow(1, "k", "g", 3, [0, 2], "refused"), StateRow(1, 2, 3, "d", 4, 5, 6, 7, 8)):
+    for row in (CancelRow(1, "k", "g", 3, [0, 2], "refused"), StateRow(1, 2, 3, "d", 4, 5, 6, 7, 8, {"open": 9})):
         assert decode(encode(row)) == row
 
 
@@ -65,7 +65,7 @@ def test_a_rejected_slot_and_the_good_record_that_replaces_it_have_keys_of_their
 
 
 def test_a_row_lies_on_the_partition_of_what_it_describes() -> None:
-    made = row_event(StateRow(1, 2, 3, "d", 4, 5, 6, 7, 8), partition=4, source="/buffer/4", now=0)
+    made = row_event(StateRow(1, 2, 3, "d", 4, 5, 6, 7, 8, {"open": 9}), partition=4, source="/buffer/4", now=0)
     assert (made.topic, made.partition, made.key) == (Topic.ROLLOUT_INDEX, 4, b"shard.state")
 
 

@@ -1,0 +1,6 @@
+from aiokafka.structs import TopicPartition
+
+class ConsumerProtocolMemberAssignment:
+    @classmethod
+    def decode(cls, data: bytes) -> ConsumerProtocolMemberAssignment: ...
+    def partitions(self) -> list[TopicPartition]: ...
