@@ -16,7 +16,7 @@ from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import BlobStore
-from rolloutlog.kafka.connection import Connection, connect
+from rolloutlog.kafka.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.reading import Tail
 from rolloutlog.kafka.run_record import agree
@@ -25,7 +25,7 @@ from rolloutlog.trainer.decision import Judge
 from rolloutlog.trainer.draw import Draw
 from rolloutlog.trainer.intake import Budget, Intake
 from rolloutlog.trainer.order import order_of
-from rolloutlog.trainer.past import FENCED_S, Past, read_past
+from rolloutlog.trainer.past import Past, read_past
 from rolloutlog.trainer.policy_log import PolicyLog
 from rolloutlog.trainer.step import StepWriter, first_events
 
@@ -74,10 +74,10 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
     policies = await stack.enter_async_context(PolicyLog(connection))
     history = policies.history
     if start.timeline and not history.started and not history.imported:
-        await writer.write(first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights))
-        await policies.catch_up()
+        written = await writer.write(first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights))
+        await policies.catch_up(max(one.offset for one in written) + 1)
     partitions = range(settings.topics.partitions)
-    past = await read_past(connection, history, partitions, wait_s=FENCED_S)
+    past = await read_past(connection, history, partitions, wait_s=HIDDEN_S)
     blobs = BlobStore(settings.blobs) if settings.blobs else None
     offsets = start.offsets or {}
     tail = Tail(connection, {(Topic.ROLLOUTS, number): offsets.get(number, 0) for number in partitions})

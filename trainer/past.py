@@ -7,7 +7,6 @@ out: following these topics, since the trainer alone writes them.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
@@ -19,14 +18,10 @@ from rolloutlog.contract.finals import GroupFinal, read_group_event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.connection import TRANSACTION_TIMEOUT_MS, Connection
-from rolloutlog.kafka.reading import Tail, ends_at, open_transaction
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.reading import Tail, ends_at, settled
 from rolloutlog.trainer.assembly import Attempts
 from rolloutlog.trainer.notes import SOURCE
-
-RETRY_S = 0.1
-FENCED_S = 2 * TRANSACTION_TIMEOUT_MS / 1000
-"""A transaction that its fenced writer left open is aborted by then."""
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +72,7 @@ async def read_past(
         for event in events:
             past.fold(event, history)
             past.next_offsets[event.partition] = event.offset + 1
-    async for events in _committed(connection, [(Topic.DEAD_LETTERS, 0)], 0.0):
+    async for events in _committed(connection, [(Topic.DEAD_LETTERS, 0)], wait_s):
         past.condemned.update(handle for event in events if (handle := _own_rejection(event)) is not None)
     return past
 
@@ -86,13 +81,7 @@ async def _committed(
     connection: Connection, places: list[tuple[Topic, int]], wait_s: float
 ) -> AsyncIterator[list[Event]]:
     """Events from the first to the present stable end."""
-    deadline = asyncio.get_running_loop().time() + wait_s
-    ends = await ends_at(connection, places)
-    while wait_s and (hidden := next((place for place, end in ends.items() if end.is_open), None)):
-        if asyncio.get_running_loop().time() > deadline:
-            raise open_transaction(connection, *hidden, ends[hidden])
-        await asyncio.sleep(RETRY_S)
-        ends = await ends_at(connection, places)
+    ends = await (settled(connection, places, wait_s) if wait_s else ends_at(connection, places))
     async with Tail(connection, dict.fromkeys(places, 0), known=ends) as tail:
         async for events in tail.until({place: end.stable for place, end in ends.items()}):
             yield events

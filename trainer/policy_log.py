@@ -1,7 +1,7 @@
 """The policies of the run, followed on `policy-versions` (design 4).
 
-Guarantees: `catch_up` reads to the topic's present end, so that only after it a policy may be called unknown. Leaves
-out: what a history means (`rolloutlog.contract.policies`).
+Guarantees: `catch_up` reads to the topic's present end, what is committed and not yet visible included, so that only
+after it a policy may be called unknown. Leaves out: what a history means (`rolloutlog.contract.policies`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Self
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trajectory import Trajectory
-from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.connection import HIDDEN_S, Connection
 from rolloutlog.kafka.policy_history import learn
-from rolloutlog.kafka.reading import Tail
+from rolloutlog.kafka.reading import Tail, settled
 
 PLACE = (Topic.POLICY_VERSIONS, 0)
 
@@ -23,6 +23,7 @@ class PolicyLog:
 
     def __init__(self, connection: Connection) -> None:
         self.history = History()
+        self._connection = connection
         self._tail = Tail(connection, {PLACE: 0})
 
     async def __aenter__(self) -> Self:
@@ -33,9 +34,13 @@ class PolicyLog:
     async def __aexit__(self, *_: object) -> None:
         await self._tail.close()
 
-    async def catch_up(self) -> None:
-        """Read to the present end."""
-        end = await self._tail.stable_end(*PLACE)
+    async def catch_up(self, least: int = 0) -> None:
+        """Read to the present end, and at least up to the offset `least`; what a transaction hides is waited for.
+
+        Raises OpenTransaction where one hides it for too long.
+        """
+        found = await settled(self._connection, [PLACE], HIDDEN_S, least=least)
+        end = found[PLACE].stable
         self._tail.resume(*PLACE)
         async for events in self._tail.until({PLACE: end}):
             for event in events:

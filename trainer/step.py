@@ -19,7 +19,7 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.policy_events import policy_published, timeline_started
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.writing import TransactionalWriter
+from rolloutlog.kafka.writing import TransactionalWriter, Written
 from rolloutlog.trainer.batch import Batch
 from rolloutlog.trainer.notes import SOURCE, Notes
 
@@ -115,13 +115,17 @@ class StepWriter:
         """Lay it down."""
         await self._writer.close()
 
-    async def write(self, events: list[Outgoing]) -> None:
-        """All of them, or none. Raises Fenced where another trainer has taken the pen, ClientFailed after a failure."""
+    async def write(self, events: list[Outgoing]) -> list[Written]:
+        """All of them, or none; where they lie. Readers see them a moment later.
+
+        Raises Fenced where another trainer has taken the pen, ClientFailed after a failure.
+        """
         if self._failure is not None:
             raise ClientFailed(f"the trainer's last write failed: {self._failure.message}", START_AGAIN)
         try:
             async with self._writer.transaction() as transaction:
                 await transaction.send_all(events)
+            return transaction.written
         except Fenced as fenced:
             self._failure = Fenced(
                 f"another trainer has started in namespace {self._namespace}: this one stops, and nothing of its last "

@@ -25,7 +25,9 @@ from rolloutlog.contract.errors import NotOpen, SettingsError
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.reading import ends
+from rolloutlog.kafka.connection import HIDDEN_S
+from rolloutlog.kafka.ends import Ends, Place
+from rolloutlog.kafka.reading import ends_at, settled
 from rolloutlog.trainer.batch import Batch, drawn
 from rolloutlog.trainer.draw import Pick
 from rolloutlog.trainer.loading import load
@@ -92,7 +94,7 @@ class GroupStream:
             raise SettingsError(f"a batch of {size} groups is above buffer_groups")
         if not await self._policies_known(drain):
             return
-        stops = {number: end.stable for (_, number), end in (await self._ends()).items()}
+        stops = {number: end.stable for (_, number), end in (await self._ends(whole=drain)).items()}
         while (batch := await self._next(size, stops, drain)) is not None:
             yield batch
         await self._write_notes()
@@ -145,6 +147,7 @@ class GroupStream:
         if not policies.history.is_silent:
             return True
         self._watch.progress(_clock())
+        await policies.catch_up()
         while policies.history.is_silent:
             if self._stopping or (drain and not any(end.stable > end.first for end in (await self._ends()).values())):
                 return False
@@ -233,8 +236,11 @@ class GroupStream:
             await self._parts.writer.write(notes.events(now_ms()))
             notes.clear()
 
-    async def _ends(self) -> dict[tuple[Topic, int], Any]:
-        return await ends(self._parts.connection, [Topic.ROLLOUTS])
+    async def _ends(self, *, whole: bool = False) -> dict[Place, Ends]:
+        """Ends of the partitions; `whole`: once nothing that was written before is hidden any more."""
+        parts = self._parts
+        places = [(Topic.ROLLOUTS, number) for number in parts.intake.assemblies]
+        return await (settled(parts.connection, places, HIDDEN_S) if whole else ends_at(parts.connection, places))
 
     async def _starved(self, size: int) -> Exception:
         intake = self._parts.intake

@@ -29,6 +29,8 @@ BATCH_BYTES = 1024 * 1024
 LINGER_MS = 5
 TRANSACTION_TIMEOUT_MS = 10_000
 """A hung producer stalls the readers of what it wrote that long (design 6.4)."""
+HIDDEN_S = 2 * TRANSACTION_TIMEOUT_MS / 1000
+"""A transaction that its writer left open is aborted by then."""
 ANSWER_S = 10.0
 REFUSED = "is it there, and does it take the credentials and certificates of command_config?"
 

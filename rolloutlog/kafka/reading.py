@@ -8,14 +8,14 @@ open below it is an error unless asked otherwise, since it hides records (refere
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 
-from rolloutlog.contract.errors import NotFound, OpenTransaction
+from rolloutlog.contract.errors import BrokerUnreachable, NotFound, OpenTransaction
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.ends import Ends, ends, ends_at, ends_of, partition_counts
+from rolloutlog.kafka.ends import Ends, Place, ends, ends_at, ends_of, partition_counts
 from rolloutlog.kafka.tail import Tail, event_of
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "partition_counts",
     "read_one",
     "read_to_end",
+    "settled",
 ]
 
 SETTLE_S, SETTLE_POLL_S = 2.0, 0.05
@@ -45,7 +46,8 @@ async def read_to_end(
     """
     found = known or await ends_of(connection, topic, partition)
     if not allow_open:
-        found = await _closed(connection, topic, partition, found)
+        place = (topic, partition)
+        found = (await settled(connection, [place], SETTLE_S, known={place: found}))[place]
     stop = found.stable if end is None else min(end, found.stable)
     if stop <= found.first:
         return
@@ -54,15 +56,32 @@ async def read_to_end(
             yield events
 
 
-async def _closed(connection: Connection, topic: Topic, partition: int, found: Ends) -> Ends:
-    """Ends without an open transaction; one that was just committed stays open for a moment."""
-    deadline = asyncio.get_running_loop().time() + SETTLE_S
-    while found.is_open:
-        if asyncio.get_running_loop().time() > deadline:
-            raise open_transaction(connection, topic, partition, found)
+async def settled(
+    connection: Connection, places: Collection[Place], patience_s: float, *, least: int = 0,
+    known: Mapping[Place, Ends] | None = None,
+) -> dict[Place, Ends]:  # fmt: skip
+    """Ends of the places once all that was written when this was called can be read, and all lie at or above `least`.
+
+    What a transaction wrote is hidden for a moment after its commit has returned, and for as long as another one is
+    open below it: who reads what was just written waits here. Raises OpenTransaction after `patience_s` seconds.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline, found = clock() + patience_s, dict(known or {})
+    goals: dict[Place, int] = {}
+    while True:
+        try:
+            found = found or await ends_at(connection, places)
+        except BrokerUnreachable:  # away for a moment, as any reader bears it
+            if clock() > deadline:
+                raise
+        goals = goals or {place: max(end.high, least) for place, end in found.items()}
+        hidden = next((place for place, goal in goals.items() if found and found[place].stable < goal), None)
+        if found and hidden is None:
+            return found
+        if hidden is not None and clock() > deadline:
+            raise open_transaction(connection, *hidden, found[hidden])
         await asyncio.sleep(SETTLE_POLL_S)
-        found = await ends_of(connection, topic, partition)
-    return found
+        found = {}
 
 
 async def read_one(connection: Connection, topic: Topic, partition: int, offset: int) -> Event:
