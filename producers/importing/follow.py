@@ -25,7 +25,7 @@ from rolloutlog.kafka.writing import TransactionalWriter
 from rolloutlog.producers.importing.follower import Follower
 from rolloutlog.producers.importing.progress import Progress, Watch
 from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.sources import Finder, SourceFile
+from rolloutlog.producers.importing.sources import Finder, SourceFile, Sources
 from rolloutlog.producers.run import join
 
 LOOK_AGAIN_MS = 5000
@@ -53,10 +53,10 @@ async def follow_runs(
     async with writer, PayloadReader(run.connection) as payloads:
         follower = await Follower.restored(name, run, writer, payloads, group_size)
         finder = Finder(env)
-        for file in await asyncio.to_thread(_files, finder, paths):
+        for file in (await asyncio.to_thread(_sources, finder, paths)).files:
             await asyncio.to_thread(follower.count_passed, file)
         async for _ in _wakes(roots, ending):
-            while await _round(follower, await asyncio.to_thread(_files, finder, paths), ending, watch):
+            while await _round(follower, await asyncio.to_thread(_sources, finder, paths), ending, watch):
                 continue
     report = follower.intake.report
     report.groups = len(follower.intake.census.groups) - follower.intake.census.singles
@@ -70,11 +70,13 @@ def _name(paths: Sequence[str | Path]) -> str:
     return f"import.{id_of('source', *sorted(os.path.abspath(path) for path in paths))}"
 
 
-async def _round(follower: Follower, files: Sequence[SourceFile], ending: asyncio.Event, watch: Watch | None) -> bool:
+async def _round(follower: Follower, sources: Sources, ending: asyncio.Event, watch: Watch | None) -> bool:
     """Take all that is new, file by file in order; False where nothing was."""
     found = False
-    follower.intake.report.files = len(files)
-    for file in files:
+    follower.intake.report.files = len(sources.files)
+    for path, why in sources.unreadable:
+        follower.refuse(path, why)
+    for file in sources.files:
         while not ending.is_set() and await _took(follower, file):
             found = True
             if watch is not None:
@@ -95,11 +97,11 @@ def _progress(follower: Follower) -> Progress:
     return Progress("importing", done, done, rows)
 
 
-def _files(finder: Finder, paths: Sequence[str | Path]) -> list[SourceFile]:
+def _sources(finder: Finder, paths: Sequence[str | Path]) -> Sources:
     try:
-        return finder.find(paths).files
+        return finder.find(paths)
     except SourceUnreadable:
-        return []
+        return Sources()  # nothing lies there yet
 
 
 def _roots(paths: Sequence[str | Path]) -> list[Path]:

@@ -19,6 +19,7 @@ from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.provenance import STATUS_OF
 from rolloutlog.contract.run_facts import cursor_moved
 from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.run_record import read_run
 from rolloutlog.kafka.writing import TransactionalWriter, Written
@@ -31,7 +32,7 @@ from rolloutlog.producers.importing.normal import Normal
 from rolloutlog.producers.importing.normalise import count, normalise
 from rolloutlog.producers.importing.outgoing import SOURCE
 from rolloutlog.producers.importing.recorded import Identity, trace_key
-from rolloutlog.producers.importing.report import Report
+from rolloutlog.producers.importing.report import UNKNOWN, Report
 from rolloutlog.producers.importing.sources import SourceFile
 from rolloutlog.producers.importing.span import Span
 from rolloutlog.producers.importing.tail import Chunk, Cursor, file_key, new_lines, passed_lines
@@ -54,6 +55,7 @@ class Follower:
     cursors: dict[str, Cursor] = field(default_factory=dict[str, Cursor])
     _done: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
     """Files that had nothing new, as they were then."""
+    _refused: set[str] = field(default_factory=set[str])
 
     @classmethod
     async def restored(
@@ -87,6 +89,12 @@ class Follower:
                 self.notes.see(item)
             elif isinstance(item, UpdateAt):
                 self.intake.updates.add(item, span.path)
+
+    def refuse(self, path: str, why: str) -> None:
+        """Count a file that can't be read, once."""
+        if path not in self._refused:
+            self._refused.add(path)
+            self.intake.report.era(UNKNOWN).reject(RejectReason.UNREADABLE, path, why)
 
     async def take_new(self, file: SourceFile) -> bool:
         """Take some new lines of a file; False where there were none. Raises FileNotFoundError."""

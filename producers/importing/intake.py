@@ -72,7 +72,7 @@ class Intake:
                 return admitted
             fault = Fault(admitted.reason, admitted.detail)
         if fault is not None:
-            counts.reject(fault.reason, str(where))
+            counts.reject(fault.reason, str(where), fault.detail)
             return self._letter(fault_event(line, fault, path=where.path, number=where.line, now=now))
         counts.skip(self._why_not(line), str(where))
         return []

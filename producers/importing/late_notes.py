@@ -66,7 +66,7 @@ class LateNotes:
             return []
         counts = self.intake.report.era(Era.E5)
         if self.intake.limit is not None and note.size > self.intake.limit:
-            counts.reject(RejectReason.TOO_LARGE, f"updates of {', '.join(traces)}")
+            counts.reject(RejectReason.TOO_LARGE, f"updates of {', '.join(traces)}", f"{note.size} bytes")
             return []
         counts.annotations += 1
         return [note]

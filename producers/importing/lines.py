@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import IO
 
 from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.errors import MissingExtra
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.recorded import Origin
 from rolloutlog.producers.importing.span import Span
 
 BUFFER_BYTES = 1 << 20
 HEAD_BYTES = 4096
-GZIP = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
+"""What some editors write before UTF-8 text; no part of the first line."""
 
 
 @dataclass(slots=True)
@@ -55,10 +57,8 @@ def read_lines(span: Span) -> Iterator[Line]:
     try:
         with _opened(span) as stream:
             for text in stream:
-                if byte == 0 and text.startswith(GZIP):
-                    yield _unreadable(span, 0, "gzip data, not lines: unpack it first")
-                    return
-                yield Line(byte, text)
+                mark = len(BOM) if byte == 0 and text.startswith(BOM) else 0
+                yield Line(byte + mark, text[mark:])
                 byte += len(text)
                 if span.end is not None and byte >= span.end:
                     return
@@ -68,11 +68,21 @@ def read_lines(span: Span) -> Iterator[Line]:
 
 def head_of(path: Path) -> bytes:
     """How a file begins: its first line, or as much of it as `HEAD_BYTES`; empty where it can't be read."""
+    return first_line(beginning_of(path))
+
+
+def beginning_of(path: Path) -> bytes:
+    """The first `HEAD_BYTES` of what a file holds; empty where it can't be read. Raises MissingExtra."""
     try:
         with _opened(Span(str(path), Origin())) as stream:
-            return stream.readline(HEAD_BYTES)
+            return stream.read(HEAD_BYTES)
     except OSError:
         return b""
+
+
+def first_line(beginning: bytes) -> bytes:
+    """The first line of it, or all where that is longer."""
+    return beginning[: beginning.find(b"\n") + 1] or beginning
 
 
 def is_whole(head: bytes) -> bool:
@@ -91,8 +101,10 @@ def _opened(span: Span) -> Generator[IO[bytes]]:
             stream.seek(span.start)
             yield stream
             return
-        import zstandard
-
+        try:
+            import zstandard
+        except ImportError as error:
+            raise MissingExtra("import", "zstandard") from error
         reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
         try:
             yield BufferedReader(reader, BUFFER_BYTES)

@@ -13,17 +13,22 @@ UNKNOWN = "unknown"
 """Era of a line that couldn't be read so far that its era was known."""
 
 
+LONGEST_WHY = 200
+
+
 @dataclass(slots=True)
 class Counted:
-    """How often, and where first, as `path:line`."""
+    """How often, where first, as `path:line`, and what was wrong there."""
 
     count: int = 0
     first: str = ""
+    why: str = ""
 
-    def add(self, where: str) -> None:
+    def add(self, where: str, why: str = "") -> None:
         """Count one more."""
         self.count += 1
-        self.first = self.first or where
+        if not self.first:
+            self.first, self.why = where, why[:LONGEST_WHY]
 
 
 @dataclass(slots=True)
@@ -42,9 +47,9 @@ class EraCounts:
         """Count a line that is fine, and not imported."""
         self.skipped.setdefault(reason, Counted()).add(where)
 
-    def reject(self, reason: str, where: str) -> None:
+    def reject(self, reason: str, where: str, why: str) -> None:
         """Count a line that went to the dead letters."""
-        self.rejected.setdefault(reason, Counted()).add(where)
+        self.rejected.setdefault(reason, Counted()).add(where, why)
 
 
 @dataclass(slots=True)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
-from rolloutlog.contract.errors import MissingExtra
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -52,8 +50,6 @@ async def import_runs(
     report = _report(sources, dry_run)
     async with Parsers(parsers_for(report.bytes) if parsers is None else parsers) as reading:
         source = _Source(list(spans_of(sources)), report.bytes, reading, watch)
-        if any(span.is_compressed for span in source.spans):
-            _need_zstandard()
         census, updates = await _counted(source, group_size)
         if dry_run:
             intake = _intake(settings.run_id, census, updates, Known(), report)
@@ -91,11 +87,6 @@ def _report(sources: Sources, dry_run: bool) -> Report:
     for path, reason in sources.passed:
         report.pass_over(path, reason)
     return report
-
-
-def _need_zstandard() -> None:
-    if find_spec("zstandard") is None:
-        raise MissingExtra("import", "zstandard")
 
 
 async def _counted(source: _Source, group_size: int | None) -> tuple[Census, Updates]:

@@ -11,6 +11,7 @@ import glob
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -20,12 +21,15 @@ from rolloutlog.contract.errors import SourceUnreadable
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.evidence import Evidence, evidence_beside
-from rolloutlog.producers.importing.lines import head_of, is_whole
+from rolloutlog.producers.importing.lines import beginning_of, first_line, is_whole
+from rolloutlog.producers.importing.magic import foreign
 from rolloutlog.producers.importing.recorded import Origin
 
 LINES = (".jsonl", ".jsonl.zst")
 PARTS_OF_A_RUN = ("rollouts", "monitors")
 """Folders in which a run keeps its rollouts; where one is there, its siblings (weights, data) aren't searched."""
+
+SHOWN_ENDINGS = 5
 
 _STEP = re.compile(r"^step_(\d+)$")
 _OLD_NAME = re.compile(r"^(train|eval)_rollouts(?:_(.+))?$")
@@ -88,7 +92,7 @@ class Finder:
                 for file in _below(found, sources):
                     self._take(file, sources, seen)
         if not sources.files and not sources.unreadable:
-            raise SourceUnreadable(f"no rollouts below {', '.join(map(str, paths))}")
+            raise SourceUnreadable(f"no rollouts below {', '.join(map(str, paths))}: {_what_lies(sources)}")
         return sources
 
     def _take(self, file: Path, sources: Sources, seen: set[tuple[int, int]]) -> None:
@@ -108,13 +112,20 @@ class Finder:
             sources.passed.append((str(file), "same-file"))
             return
         seen.add(key)
-        sources.files.append(SourceFile(file, self._origin(file, status.st_ino)))
+        origin = self._origin(file, status.st_ino)
+        if isinstance(origin, str):
+            sources.unreadable.append((str(file), origin))
+        else:
+            sources.files.append(SourceFile(file, origin))
 
-    def _origin(self, file: Path, inode: int) -> Origin:
-        """What path, beginning and neighbours of a file say."""
+    def _origin(self, file: Path, inode: int) -> Origin | str:
+        """What path, beginning and neighbours of a file say; a text says why it isn't lines."""
         if (known := self._origins.get((file, inode))) is not None:
             return known
-        origin, evidence, head = origin_of(file), self._beside(file), head_of(file)
+        beginning = beginning_of(file)
+        if (why := foreign(beginning)) is not None:
+            return why
+        origin, evidence, head = origin_of(file), self._beside(file), first_line(beginning)
         made = replace(
             origin,
             kind=origin.kind or evidence.kind,
@@ -187,6 +198,16 @@ def _walk(root: Path, sources: Sources) -> Iterator[Path]:
 
     for folder, _, names in os.walk(root, onerror=note):
         yield from (Path(folder) / name for name in names)
+
+
+def _what_lies(sources: Sources) -> str:
+    """What a folder without lines holds: the endings of its files, most frequent first."""
+    if not sources.passed:
+        return "nothing lies there"
+    endings = Counter("".join(Path(path).suffixes[-2:]) or Path(path).name for path, _ in sources.passed)
+    shown = [f"{count} {ending}" for ending, count in endings.most_common(SHOWN_ENDINGS)]
+    rest = len(sources.passed) - sum(count for _, count in endings.most_common(SHOWN_ENDINGS))
+    return f"there is {', '.join(shown)}{f' and {rest} more' if rest else ''}, and nothing that ends in .jsonl"
 
 
 def _passed_over(file: Path) -> str | None:

@@ -97,7 +97,8 @@ def print_report(report: Report) -> None:
     for name, era in sorted(report.eras.items()):
         for what, reasons in (("skipped", era.skipped), ("rejected", era.rejected)):
             for reason, counted in sorted(reasons.items()):
-                line(f"{what} {counted.count} of {name}: {reason}, first at {counted.first}")
+                why = f" ({counted.why})" if counted.why else ""
+                line(f"{what} {counted.count} of {name}: {reason}, first at {counted.first}{why}")
     for reason, counted in sorted(report.passed.items()):
         line(f"passed over {counted.count} files: {reason}, first {counted.first}")
     rate = f", {report.bytes / max(report.seconds, 1e-9) / 1e6:.0f} MB/s" if report.seconds >= 1 else ""
