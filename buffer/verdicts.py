@@ -108,14 +108,15 @@ class MemberVerdict:
 
 @dataclass(slots=True, frozen=True)
 class GroupVerdict:
-    """The verdicts on a group's completed members at `step`."""
+    """The verdicts on a group's completed members at `step`; `stale` are those that it goes on without."""
 
     step: int
     members: tuple[MemberVerdict, ...]
+    stale: tuple[MemberVerdict, ...] = ()
 
     def only(self, members: Collection[int]) -> GroupVerdict:
         """The same step, those members alone."""
-        return GroupVerdict(self.step, tuple(m for m in self.members if m.member in members))
+        return GroupVerdict(self.step, tuple(m for m in self.members if m.member in members), self.expired)
 
     @property
     def held_until(self) -> int | None:

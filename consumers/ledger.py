@@ -1,9 +1,10 @@
 """The accounting identity of one partition: every rollout record counts exactly once (design 9.1).
 
 Guarantees: pure; `PartitionLedger` is a fold of what the topics say, and each data record is counted under the first
-term that fits: rejected, eval, superseded(duplicate), trained or baseline, superseded(attempt), failed, cancelled,
-superseded(late), dropped(reason), superseded(surplus), pending. Groups live whole on one partition, so partitions are
-counted one by one and memory is bounded by the largest. Leaves out: reading the topics (`audit`), and masks.
+term that fits: rejected, eval, superseded(late), superseded(duplicate), trained or baseline, superseded(attempt),
+expired, failed, cancelled, dropped(reason), superseded(surplus), pending. Groups live whole on one partition, so
+partitions are counted one by one and memory is bounded by the largest. Leaves out: reading the topics (`audit`), and
+masks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 
 from rolloutlog.contract.checks import read_headers
 from rolloutlog.contract.events import Event
-from rolloutlog.contract.finals import GroupFinal, MemberExpired
+from rolloutlog.contract.finals import GroupFinal, MemberExpired, MemberOutcome
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import HeaderError, Headers
 from rolloutlog.contract.ids import digest_of
@@ -24,7 +25,7 @@ from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import EventType, RunKind, Verdict
 
 DATA = frozenset({EventType.ROLLOUT_COMPLETED, EventType.ROLLOUT_ABORTED, EventType.ROLLOUT_FAILED})
-SIMPLE = ("rejected", "eval", "trained", "baseline", "failed", "cancelled", "pending")
+SIMPLE = ("rejected", "eval", "trained", "baseline", "expired", "failed", "cancelled", "pending")
 SUPERSEDED = ("duplicate", "attempt", "late", "surplus")
 
 
@@ -157,28 +158,28 @@ class PartitionLedger:
         for final in self.finals:
             for member in final.members:
                 if member.handle is not None:
-                    baseline = member.verdict is Verdict.BASELINE
-                    surplus = member.verdict is Verdict.SURPLUS or member.status != "completed"
-                    use = None if final.reason is not None or surplus else "baseline" if baseline else "trained"
-                    yield Handle.parse(member.handle), use
+                    yield Handle.parse(member.handle), _use(final, member)
 
     def _count(
         self, counts: Counts, record: _Record, ends: Mapping[str, GroupFinal], named: Mapping[int, str],
         expired: set[tuple[str, int, int]],
     ) -> None:  # fmt: skip
         slot, offset = record.slot, record.offset
+        final = None if slot is None else ends.get(slot.group)
         if offset in self.rejected:
             counts.terms["rejected"] += 1
         elif slot is None:
             counts.terms["pending"] += 1
         elif slot.kind is RunKind.EVAL:
             counts.terms["eval"] += 1
+        elif final is not None and offset >= final.as_of:
+            counts.superseded["late"] += 1
         elif record.duplicate:
             counts.superseded["duplicate"] += 1
         elif offset in named:
             counts.terms[named[offset]] += 1
         else:
-            self._count_rest(counts, record, slot, ends.get(slot.group), expired)
+            self._count_rest(counts, record, slot, final, expired)
 
     def _count_rest(
         self, counts: Counts, record: _Record, slot: Slot, final: GroupFinal | None, expired: set[tuple[str, int, int]]
@@ -188,14 +189,14 @@ class PartitionLedger:
             attempt > slot.attempt and (as_of is None or at < as_of)
             for at, attempt in self._attempts.get((slot.group, slot.member), ())
         )
-        if higher or (slot.group, slot.member, slot.attempt) in expired:
+        if higher:
             counts.superseded["attempt"] += 1
+        elif (slot.group, slot.member, slot.attempt) in expired:
+            counts.terms["expired"] += 1
         elif record.kind is EventType.ROLLOUT_FAILED:
             counts.terms["failed"] += 1
         elif record.kind is EventType.ROLLOUT_ABORTED and offset < self._cancelled.get((slot.group, slot.member), 0):
             counts.terms["cancelled"] += 1
-        elif as_of is not None and offset >= as_of:
-            counts.superseded["late"] += 1
         elif final is not None and final.reason is not None:
             counts.dropped[final.reason] += 1
         elif final is not None:
@@ -244,6 +245,13 @@ class PartitionLedger:
             if record.offset < self.folded and not known:
                 slot = record.slot
                 yield Violation("no-row", slot and slot.group, slot and slot.rollout, self.partition, record.offset)
+
+
+def _use(final: GroupFinal, member: MemberOutcome) -> str | None:
+    """What a group used a member for: None for one that it left over, or where it was dropped."""
+    if final.reason is not None or member.verdict is Verdict.SURPLUS or member.status != "completed":
+        return None
+    return str(member.verdict) if member.verdict in (Verdict.BASELINE, Verdict.EXPIRED) else "trained"
 
 
 def _digest(event: Event) -> str:

@@ -1,96 +1,127 @@
-"""How the run stands: ends, lag of the buffer, groups by state, seeds, policies (design 11).
+"""How the run stands: the training run first, then the buffer, its topics and who owns what (design 11).
 
-Guarantees: read from the topics alone, so it is the same whoever asks and whoever has died. Leaves out: the accounting
-of single records (`audit`) and verdicts (`rolloutlog groups`).
+Guarantees: read from shard rows, ends, policies and the last minutes of `group-events`: never from `rollouts` or
+`seeds`, however long they are; the same whoever asks and whoever has died. Leaves out: the accounting of single records
+(`audit`), verdicts (`rolloutlog groups`), and what no shard has folded yet, which is told as lag.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
+from rolloutlog.buffer.census import CANDIDATES, OPEN, RESOLVED, by_kind
 from rolloutlog.buffer.rows import StateRow
 from rolloutlog.consumers.index_rows import index_row
-from rolloutlog.consumers.shard_view import shard_views
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.rejection import Rejected
+from rolloutlog.consumers.recent import read_recent
+from rolloutlog.contract.errors import NotAllowed
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.kafka.changelog import is_shard_row
+from rolloutlog.kafka.changelog import newest_rows
 from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.ends import Ends, Place, ends
-from rolloutlog.kafka.policy_history import read_history
-from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.kafka.ends import Ends, Place, ends, first_since
+from rolloutlog.kafka.owners import owners
+from rolloutlog.kafka.policy_history import Published, read_published
 from rolloutlog.kafka.run_record import read_run
 
-UNREADABLE = "unreadable"
+RECENT_S, RATE_S = 300, 60
+
+States = Mapping[int, StateRow]
 
 
 async def status(settings: Settings) -> dict[str, Any]:
-    """One object: `run`, `policy`, `topics` (first, end), `shards` (lag per input), `groups`, `seeds`, `skips`."""
+    """One object: `run`, `policy`, `groups`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`, `shards` and
+    `skips`; `groups` is null where no buffer has folded anything."""
     connection = await connect(settings)
     run = await read_run(connection)
     known = await ends(connection, list(Topic))
-    history = await read_history(connection, allow_open=True)
-    groups: Counter[str] = Counter()
-    skips: Counter[str] = Counter()
-    candidates = 0
-    async for shard in shard_views(connection, run.fit(settings)):
-        opened = shard.fold.groups.values()
-        groups.update("resolved" if group.group.resolved else "open" for group in opened)
-        groups["ended"] += len(shard.fold.closed)
-        candidates += len(shard.fold.live({}))
-        skips.update({f"{name}: {reason}": number for (name, reason), number in shard.fold.census.skipped.items()})
+    published, now = await read_published(connection), time.time_ns() // 1_000_000
+    since = await first_since(connection, _of(known, Topic.GROUP_EVENTS), now - RECENT_S * 1000)
+    recent = await read_recent(connection, published.history, known, since)
+    states = await _states(connection, known, run.partitions)
+    numbers = Counter[str]()
+    for state in states.values():
+        numbers.update(state.census)
+    kinds = by_kind(numbers)
     return {
         "run": dict(run.declared),
-        "policy": history.current and list(history.current),
-        "policies": {"published": len(history.published), "imported": len(history.imported)},
+        **_policies(published, now),
+        "groups": _groups(numbers, kinds["ended"]) if states else None,
+        "recent": {"seconds": RECENT_S, **recent.as_json()},
+        "rates": await _rates(connection, known, now),
+        "owners": await _owners(connection),
+        "seeds": dict(sorted(kinds["seeds"].items())),
+        "candidates": numbers[CANDIDATES],
         "topics": _topics(known),
-        "shards": [await _lag(connection, known, number) for number in range(run.partitions)],
-        "groups": dict(groups),
-        "candidates": candidates,
-        "seeds": await _seeds(connection, run.partitions),
-        "skips": dict(sorted(skips.items())),
+        "shards": [_lag(known, states.get(number), number) for number in range(run.partitions)],
+        "skips": dict(sorted(kinds["skipped"].items())),
     }
+
+
+def _policies(published: Published, now: int) -> dict[str, Any]:
+    history = published.history
+    return {
+        "policy": history.current and list(history.current),
+        "policy_age_s": None if published.at is None else max(0, now - published.at) / 1000,
+        "policies": {"published": len(history.published), "imported": len(history.imported)},
+    }
+
+
+def _groups(numbers: Mapping[str, int], ended: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "open": numbers.get(OPEN, 0),
+        "resolved": numbers.get(RESOLVED, 0),
+        "ended": sum(ended.values()),
+        "ends": dict(sorted(ended.items())),
+    }
+
+
+async def _states(connection: Connection, known: Mapping[Place, Ends], partitions: int) -> dict[int, StateRow]:
+    """The newest shard row of each partition that has one."""
+    index = {number: known[Topic.ROLLOUT_INDEX, number] for number in range(partitions)}
+    rows = await newest_rows(connection, Topic.ROLLOUT_INDEX, index)
+    states = ((number, index_row(event)) for number, event in rows.items())
+    return {number: state for number, state in states if isinstance(state, StateRow)}
+
+
+async def _rates(connection: Connection, known: Mapping[Place, Ends], now: int) -> dict[str, int]:
+    """Records of the last minute by input topic; markers of transactions count as records."""
+    places = [place for topic in INPUT_TOPICS for place in _of(known, topic)]
+    since = await first_since(connection, places, now - RATE_S * 1000)
+    return {
+        topic: sum(max(0, known[place].stable - offset) for place, offset in since.items() if place[0] is topic)
+        for topic in INPUT_TOPICS
+    }
+
+
+async def _owners(connection: Connection) -> list[dict[str, Any]] | None:
+    """Members of the run's groups; None where this user may not see them."""
+    try:
+        return [asdict(owner) for owner in await owners(connection)]
+    except NotAllowed:
+        return None
+
+
+def _of(known: Mapping[Place, Ends], topic: Topic) -> list[Place]:
+    return [place for place in known if place[0] is topic]
 
 
 def _topics(known: Mapping[Place, Ends]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for topic in Topic:
-        found = [end for (name, _), end in known.items() if name is topic]
+        found = [known[place] for place in _of(known, topic)]
         sums = {"first": sum(end.first for end in found), "end": sum(end.stable for end in found)}
         rows.append({"topic": topic, **sums, "open_transactions": sum(end.is_open for end in found)})
     return rows
 
 
-async def _lag(connection: Connection, known: Mapping[Place, Ends], number: int) -> dict[str, Any]:
+def _lag(known: Mapping[Place, Ends], state: StateRow | None, number: int) -> dict[str, Any]:
     """Records that the shard of a partition hasn't folded, per input; markers count as records."""
-    state: StateRow | None = None
-    async for events in read_to_end(connection, Topic.ROLLOUT_INDEX, number, allow_open=True):
-        for event in events:
-            if is_shard_row(event) and isinstance(row := index_row(event), StateRow):
-                state = row
     read = {topic: state.next_offset(topic) if state else 0 for topic in INPUT_TOPICS}
     behind = {
         topic: max(0, known[topic, number].stable - max(read[topic], known[topic, number].first)) for topic in read
     }
     return {"partition": number, "offsets": read, "lag": behind}
-
-
-async def _seeds(connection: Connection, partitions: int) -> dict[str, int]:
-    kinds: Counter[str] = Counter()
-    for number in range(partitions):
-        async for events in read_to_end(connection, Topic.SEEDS, number, allow_open=True):
-            kinds.update(map(_seed_kind, events))
-    return dict(sorted(kinds.items()))
-
-
-def _seed_kind(event: Event) -> str:
-    """What a seed asks for, that it is cancelled, or that it can't be read."""
-    try:
-        kind = event.headers.seed_kind if event.headers.type == EventType.SEED_EMITTED else None
-    except Rejected:
-        return UNREADABLE
-    return kind or ("cancelled" if event.headers.type == EventType.SEED_CANCELLED else UNREADABLE)

@@ -31,8 +31,8 @@ def final_of(
 
 
 def outcomes_of(pending: Pending, verdict: GroupVerdict, *, trained: bool) -> list[MemberOutcome]:
-    """How every member stands; what a trained group leaves out is surplus."""
-    judged = {m.member: m for m in verdict.members}
+    """How every member stands; what a trained group leaves out is expired, or surplus."""
+    judged = {m.member: m for m in (*verdict.stale, *verdict.members)}
     return [_outcome(pending, index, judged.get(index), trained=trained) for index in range(pending.group.size)]
 
 

@@ -1,55 +1,119 @@
 """`rolloutlog status`: how the run stands, on one screen.
 
-Guarantees: looks only. Leaves out: history; the log has it.
+Guarantees: looks only; what matters for training comes first, what was skipped last. Leaves out: history; the log has
+it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, print_json, print_pairs, print_table
+from rolloutlog.cli.output import counted, line, print_json, print_pairs, print_table
+from rolloutlog.cli.table import numbers_text
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import INPUT_TOPICS
+
+UNFOLDED = "unknown: no buffer has folded anything here (`rolloutlog buffer run`)"
+UNSEEN = "this user may not describe the run's consumer groups (`rolloutlog topics acls`)"
+MINUTE, HOUR = 60, 3600
 
 
 @with_settings
 def status(settings: Settings, as_json: AsJson = False) -> None:
-    """Print ends and lag, groups by state, seeds by kind, the current policy."""
+    """Print the current policy, groups, what was trained, dropped and expired lately, rates, owners, lag and skips."""
     from rolloutlog.consumers.status import status as read_status
 
     found = asyncio.run(read_status(with_broker(settings)))
     if as_json:
         print_json(found)
     else:
-        _print(found)
+        print_status(found)
 
 
-def _print(found: dict[str, Any]) -> None:
-    run, policies = found["run"], found["policies"]
-    current = ":".join(map(str, found["policy"])) if found["policy"] else "none published"
-    print_pairs(
-        {
-            "run": f"{run['run']}, {run['partitions']} partitions, {run['batch_groups']} groups a step",
-            "policy": f"{current} ({policies['published']} published, {policies['imported']} imported)",
-            "groups": _counted(found["groups"]),
-            "seeds": _counted(found["seeds"]),
-            "candidates": found["candidates"],
-            "skipped": _counted(found["skips"]),
-        }
-    )
+def print_status(found: dict[str, Any]) -> None:
+    """The training run, who works on it, the log, and what seeds nothing."""
+    print_pairs(dict(_training(found)))
     line("")
-    print_table(None, ("topic", "first", "end", "open transactions"), [tuple(row.values()) for row in found["topics"]])
+    _print_owners(found["owners"])
     line("")
-    inputs = ("rollouts", "seeds", "group-events")
-    rows = [(s["partition"], *(_place(s["offsets"][t], s["lag"][t]) for t in inputs)) for s in found["shards"]]
-    print_table("shards: next offset, and how far that is behind", ("partition", *inputs), rows)
+    _print_log(found)
+    if found["skips"]:
+        line("")
+        print_table("rollouts that a derivation skipped, and why", ("derivation", "reason", "rollouts"), _skips(found))
 
 
-def _place(offset: int, lag: int) -> str:
-    return f"{offset} ({lag} behind)" if lag else str(offset)
+def _training(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    run, recent, rates = found["run"], found["recent"], found["rates"]
+    yield "run", f"{run['run']}, {run['partitions']} partitions, {run['batch_groups']} groups a step"
+    yield "policy", _policy(found)
+    yield "groups", _groups(found)
+    span = f"last {recent['seconds'] // MINUTE} min"
+    yield "trained", f"{_trained(recent)}, {span}"
+    yield "dropped", f"{counted(recent['dropped'])}, {span}"
+    yield "expired", f"{sum(recent['expired'].values()) or 'no'} members, {span}"
+    yield "rates", ", ".join(f"{topic} {rates[topic]}" for topic in INPUT_TOPICS) + " records in the last minute"
+    yield "seeds", counted(found["seeds"])
+    yield "pool", f"{found['candidates']} candidates"
 
 
-def _counted(numbers: dict[str, int]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in numbers.items() if number) or "none"
+def _policy(found: dict[str, Any]) -> str:
+    known = counted(found["policies"])
+    if not found["policy"]:
+        return f"none is current ({known})"
+    return f"{':'.join(map(str, found['policy']))}, {_ago(found['policy_age_s'])} old ({known})"
+
+
+def _groups(found: dict[str, Any]) -> str:
+    groups = found["groups"]
+    if groups is None:
+        return UNFOLDED
+    ends = f" ({counted(groups['ends'])})" if groups["ends"] else ""
+    wanted = found["run"]["batch_groups"]
+    return f"{groups['resolved']} resolved of {wanted} a step, {groups['open']} open, {groups['ended']} ended{ends}"
+
+
+def _trained(recent: dict[str, Any]) -> str:
+    if not recent["trained"]:
+        return "no group"
+    reward = "" if recent["reward"] is None else f"reward {recent['reward']:.3g} in "
+    return f"{reward}{recent['trained']} groups up to step {recent['step']}, {recent['trainable_tokens']} tokens"
+
+
+def _ago(seconds: float) -> str:
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds / MINUTE:.0f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:.1f} h"
+
+
+def _print_owners(owners: list[dict[str, Any]] | None) -> None:
+    if owners is None:
+        line(UNSEEN)
+    elif not owners:
+        line("no buffer and no worker runs")
+    else:
+        rows = [(o["group"], numbers_text(o["partitions"]), o["client"], o["host"]) for o in owners]
+        print_table("who owns which partitions", ("group", "partitions", "client", "host"), rows)
+
+
+def _print_log(found: dict[str, Any]) -> None:
+    columns = ("topic", "first", "end", "open transactions", "not folded")
+    behind = {topic: sum(shard["lag"][topic] for shard in found["shards"]) for topic in INPUT_TOPICS}
+    rows = [
+        (row["topic"], row["first"], row["end"], row["open_transactions"] or None, behind.get(row["topic"]) or None)
+        for row in found["topics"]
+    ]
+    print_table(None, columns, rows)
+    late = [shard for shard in found["shards"] if any(shard["lag"].values())]
+    if late:
+        line("")
+        rows = [(s["partition"], *(f"{s['offsets'][t]} ({s['lag'][t]})" for t in INPUT_TOPICS)) for s in late]
+        print_table("shards that are behind: next offset, and by how many records", ("partition", *INPUT_TOPICS), rows)
+
+
+def _skips(found: dict[str, Any]) -> list[tuple[str, str, int]]:
+    listed = sorted(found["skips"].items(), key=lambda item: -item[1])
+    return [(*name.split(": ", 1), number) for name, number in listed]

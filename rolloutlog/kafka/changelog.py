@@ -15,7 +15,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.ends import Ends, ends_at
-from rolloutlog.kafka.reading import open_transaction, read_to_end
+from rolloutlog.kafka.reading import Tail, open_transaction, read_to_end
 
 POLL_S = 0.05
 SHARD_STATE = EventType.SHARD_STATE.encode()
@@ -42,7 +42,26 @@ async def settled_ends(
         await asyncio.sleep(POLL_S)
 
 
-async def newest_row(connection: Connection, index: Topic, partition: int, end: Ends) -> Event | None:
+async def newest_rows(connection: Connection, index: Topic, ends: Mapping[int, Ends]) -> dict[int, Event]:
+    """The newest shard row of each partition that has one, for who only looks: below open transactions, and with one
+    consumer for all of them. Raises IndexMismatch."""
+    stops = {(index, number): end.stable for number, end in ends.items() if end.stable > end.first}
+    starts = {place: max(ends[place[1]].first, stop - WINDOW) for place, stop in stops.items()}
+    found: dict[int, Event] = {}
+    if stops:
+        known = {place: ends[place[1]] for place in stops}
+        async with Tail(connection, starts, known=known) as tail:
+            async for events in tail.until(stops):
+                found |= {event.partition: event for event in events if is_shard_row(event)}
+    for _, number in stops.keys() - {(index, number) for number in found}:
+        row = await newest_row(connection, index, number, ends[number], allow_open=True)
+        found |= {} if row is None else {number: row}
+    return found
+
+
+async def newest_row(
+    connection: Connection, index: Topic, partition: int, end: Ends, *, allow_open: bool = False
+) -> Event | None:
     """The newest shard row of a partition of the index; None where the index is empty.
 
     Raises IndexMismatch where there are rows without any: then something else than a shard wrote them.
@@ -51,7 +70,7 @@ async def newest_row(connection: Connection, index: Topic, partition: int, end: 
     while True:
         start = max(end.first, end.stable - window)
         newest: Event | None = None
-        async for events in read_to_end(connection, index, partition, start, known=end):
+        async for events in read_to_end(connection, index, partition, start, known=end, allow_open=allow_open):
             seen = True
             newest = next((event for event in reversed(events) if is_shard_row(event)), newest)
         if newest is not None:

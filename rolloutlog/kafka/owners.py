@@ -33,18 +33,22 @@ class Owner:
 
 async def owners(connection: Connection) -> list[Owner]:
     """The members of the run's groups. Raises NotAllowed, BrokerUnreachable."""
-    names = {connection.names.group(role): role for role in GROUPS}
 
-    async def ask(admin: AIOKafkaAdminClient) -> list[Any]:
-        return await admin.describe_consumer_groups(list(names))
+    async def ask(admin: AIOKafkaAdminClient) -> list[tuple[str, Any]]:
+        # one at a time: aiokafka 0.14 reads an answer about two in the wrong version
+        return [
+            (role, answer)
+            for role in GROUPS
+            for answer in await admin.describe_consumer_groups([connection.names.group(role)])
+        ]
 
     found: list[Owner] = []
-    for answer in await with_admin(connection, ask):
+    for role, answer in await with_admin(connection, ask):
         for code, group, _, _, _, members, *_ in answer.groups:
             error = for_code(code)
             if error is not NoError:
                 raise typed(error(group), connection)
-            found += _members(names[group], members)
+            found += _members(role, members)
     return sorted(found, key=lambda owner: (owner.group, owner.partitions))
 
 

@@ -7,6 +7,7 @@ nothing foreign on the topic stops a service. Leaves out: following it (trainer 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.policies import History
@@ -26,6 +27,30 @@ async def read_history(connection: Connection, *, allow_open: bool = False) -> H
         for event in events:
             learn(history, event)
     return history
+
+
+@dataclass(slots=True)
+class Published:
+    """The history, and when its current policy was published, in milliseconds since 1970."""
+
+    history: History = field(default_factory=History)
+    at: int | None = None
+
+    def learn(self, event: Event) -> None:
+        """Fold one event of `policy-versions`."""
+        before = self.history.current
+        learn(self.history, event)
+        if self.history.current != before:
+            self.at = event.timestamp
+
+
+async def read_published(connection: Connection) -> Published:
+    """All that was published so far, for who only looks."""
+    published = Published()
+    async for events in read_to_end(connection, Topic.POLICY_VERSIONS, 0, allow_open=True):
+        for event in events:
+            published.learn(event)
+    return published
 
 
 def learn(history: History, event: Event) -> None:

@@ -99,9 +99,29 @@ def test_a_higher_attempt_counts_only_below_as_of() -> None:
     assert terms(trained) == {"trained": 1, "superseded.late": 1}
 
 
-def test_an_expired_attempt_is_superseded() -> None:
+def test_an_expired_attempt_is_called_so_until_a_higher_one_lies_before_the_draw() -> None:
     gone = MemberExpired(group="g", group_size=4, member=0, attempt=1, timeline=0, step=3, verdict=Verdict.EXPIRED)
-    assert terms(ledger(record(), expired=[gone])) == {"superseded.attempt": 1}
+    assert terms(ledger(record(), expired=[gone])) == {"expired": 1}
+    assert terms(ledger(record(), record(attempt=2), expired=[gone])) == {"superseded.attempt": 1, "pending": 1}
+    dropped = final(as_of=1, reason=DropReason.EXPIRED)
+    assert terms(ledger(record(), record(attempt=2), expired=[gone], finals=[dropped])) == {
+        "expired": 1,
+        "superseded.late": 1,
+    }
+
+
+def test_what_a_trained_group_leaves_out_as_stale_is_expired() -> None:
+    whole = final((0, 0))
+    whole.members.append(
+        MemberOutcome(member=1, attempt=1, status="completed", handle="0/1/9", verdict=Verdict.EXPIRED)
+    )
+    assert terms(ledger(record(), record(1), finals=[whole])) == {"trained": 1, "expired": 1}
+
+
+def test_late_comes_before_duplicate() -> None:
+    assert terms(ledger(record(), record(), finals=[final((0, 0), as_of=1)])) == {"trained": 1, "superseded.late": 1}
+    failed = record(1, status=Status.FAILED)
+    assert terms(ledger(record(), failed, finals=[final((0, 0), as_of=1)])) == {"trained": 1, "superseded.late": 1}
 
 
 def test_a_duplicate_is_known_by_type_and_digest_also_where_no_header_says_the_digest() -> None:

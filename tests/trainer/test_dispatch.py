@@ -198,9 +198,9 @@ def test_the_audit_knows_an_expired_member_of_a_timeline_that_was_left(log: Log)
         await write_groups(log, 0, 1)
         await log.write(expired_event(gone, source="/test", now=now()), final_event(final, source="/test", now=now()))
         before = (await audit(log.settings)).counts
-        assert (before.superseded["attempt"], before.dropped["expired"]) == (1, 1)
+        assert (before.terms["expired"], before.dropped["expired"]) == (1, 1)
         await log.write(timeline_started(1, 0, 3, **facts))
         after = (await audit(log.settings)).counts
-        assert (after.superseded["attempt"], after.dropped["expired"], after.terms["pending"]) == (1, 0, 1)
+        assert (after.terms["expired"], after.dropped["expired"], after.terms["pending"]) == (1, 0, 1)
 
     asyncio.run(body())

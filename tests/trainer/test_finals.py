@@ -87,3 +87,13 @@ def test_tries_count_how_often_a_member_expired() -> None:
         assert (said.member, said.attempt, said.tries, said.seq_staleness) == (0, tries, tries, 4)
         desk.pending().expire(said.member, said.attempt)
         desk.say(rollout(0, 0, attempt=tries + 1))
+
+
+def test_a_stale_member_that_a_trained_group_goes_on_without_is_expired_not_surplus() -> None:
+    desk = Desk()
+    desk.say(*(rollout(member, version, size=3, group_train=2) for member, version in enumerate((4, 0, 4))))
+    assert [(m.verdict, m.trainable_tokens > 0) for m in trained(desk).members] == [
+        (Verdict.FRESH, True),
+        (Verdict.EXPIRED, False),
+        (Verdict.FRESH, True),
+    ]

@@ -1,0 +1,94 @@
+"""`status` reads shard rows, ends and the last minutes of `group-events`, and says who owns what."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+import pytest
+
+from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.consumers.buffer_service import run_buffer
+from rolloutlog.consumers.status import status
+from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.finals import GroupFinal, MemberExpired, MemberOutcome, expired_event, final_event
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.policy_events import timeline_started
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.vocabulary import DropReason, Verdict
+from rolloutlog.kafka.partition_loop import PartitionLoop
+from tests.buffer.said import rollout
+from tests.trainer.log import Log, now
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def log(kafka_broker: EmbeddedKafka) -> Log:
+    settings = Settings.model_validate(
+        {
+            "namespace": f"status-{secrets.token_hex(4)}",
+            "bootstrap_servers": kafka_broker.bootstrap_servers,
+            "topics": {"partitions": 2},
+        }
+    )
+    log = Log(settings)
+    asyncio.run(log.create())
+    return log
+
+
+def said(group: str, reason: DropReason | None = None, timeline: int = 0) -> Outgoing:
+    members = [
+        MemberOutcome(
+            member=member, attempt=1, status="completed", handle=f"0/{member}/9", verdict=verdict, trainable_tokens=5,
+            reward=reward,
+        )
+        for member, verdict, reward in ((0, Verdict.FRESH, 1.0), (1, Verdict.PARTLY, 0.0), (2, Verdict.SURPLUS, 9.0))
+    ]  # fmt: skip
+    final = GroupFinal(group=group, group_size=3, timeline=timeline, step=4, as_of=9, reason=reason, members=members)
+    return final_event(final, source="/test", now=now())
+
+
+def test_what_the_trainer_said_lately_is_told_with_the_policy_and_its_age(log: Log) -> None:
+    gone = MemberExpired(group="e", group_size=3, member=0, attempt=1, timeline=0, step=4, verdict=Verdict.EXPIRED)
+
+    async def body() -> dict[str, Any]:
+        await log.write(timeline_started(0, None, 0, run=log.settings.run_id, source="/test", now=now()))
+        await log.publish(Policy(0, 0), Policy(0, 3))
+        await log.write(said("a"), said("b"), said("c", DropReason.ZERO_VARIANCE), said("void", timeline=7))
+        await log.write(expired_event(gone, source="/test", now=now()))
+        return await status(log.settings)
+
+    found = asyncio.run(body())
+    assert (found["policy"], found["policy_age_s"] < 60) == ([0, 3], True)
+    assert {name: found["recent"][name] for name in ("trained", "trainable_tokens", "reward", "step", "steps")} == {
+        "trained": 2, "trainable_tokens": 20, "reward": 0.5, "step": 4, "steps": 1,
+    }  # fmt: skip
+    assert (found["recent"]["dropped"], found["recent"]["expired"]) == ({"zero-variance": 1}, {"expired": 1})
+    assert found["groups"] is None, "no shard has counted yet"
+    assert found["rates"]["group-events"] >= 5
+
+
+def test_groups_are_counted_by_shard_rows_and_members_of_the_group_own_partitions(log: Log) -> None:
+    loops: list[PartitionLoop] = []
+
+    async def body() -> dict[str, Any]:
+        await log.write(*(rollout(name, member) for name in "abc" for member in range(2)), rollout("open", 0))
+        running = asyncio.create_task(run_buffer(log.settings, on_start=loops.append))
+        try:
+            async with asyncio.timeout(60):
+                while True:
+                    found = await status(log.settings)
+                    if found["groups"] and not any(sum(shard["lag"].values()) for shard in found["shards"]):
+                        return found
+                    await asyncio.sleep(0.2)
+        finally:
+            loops[0].stop()
+            await running
+
+    found = asyncio.run(body())
+    assert (found["groups"]["resolved"], found["groups"]["ended"]) == (3, 0)
+    assert found["groups"]["open"] >= 1
+    assert [(owner["group"], owner["partitions"]) for owner in found["owners"]] == [("buffer", [0, 1])]
+    assert found["owners"][0]["client"].startswith("rolloutlog-")
