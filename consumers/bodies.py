@@ -15,7 +15,7 @@ from rolloutlog.kafka.blobs import BlobStore, claimed_body
 async def body_of(event: Event, blobs: BlobStore | None) -> Body | Rejected | None:
     """The claimed body, or why it can't be had; None for an event that carries its value.
 
-    Raises BlobUnavailable where there is a claim and no store is set.
+    Raises BlobUnavailable where the store is away for longer than it has patience.
     """
     try:
         value, content_type = await claimed_body(event, blobs)

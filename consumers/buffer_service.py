@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
 from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.loop_options import LoopOptions
 from rolloutlog.kafka.partition_loop import PartitionLoop
@@ -32,21 +32,27 @@ async def run_buffer(
     BrokerUnreachable when the cluster was away for too long. Returns the loop, to look at what it did.
     """
     connection = await connect(settings)
-    await agree(connection, settings)
-    blobs = BlobStore(settings.blobs) if settings.blobs else None
+    settings = (await agree(connection, settings)).fit(settings)
+    options = options or LoopOptions()
+    blobs = store_of(settings, patience_s=options.patience_s if drain else FOR_EVER)
     async with PayloadReader(connection, cache_bytes=settings.buffer.cache_bytes) as payloads:
         loop = PartitionLoop(
             connection, lambda partition: BufferShard(partition, settings, payloads, blobs), options, blobs
         )
         if on_start is not None:
             on_start(loop)
-        _stop_on_sigterm(loop)
+        _stop_on_sigterm(loop, blobs)
         await loop.run(drain=drain)
     return loop
 
 
-def _stop_on_sigterm(loop: PartitionLoop) -> None:
+def _stop_on_sigterm(loop: PartitionLoop, blobs: BlobStore | None) -> None:
+    def stop() -> None:
+        loop.stop()
+        if blobs is not None:
+            blobs.stop()
+
     try:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, loop.stop)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
     except (ValueError, RuntimeError, NotImplementedError):
         return  # not the main thread: signals are somebody else's

@@ -26,7 +26,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.blobs import BlobStore, store_of
 from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.reading import read_to_end
@@ -46,7 +46,7 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
         raise SettingsError(f"no derivation is called {derivation!r}; there are: {known}")
     connection = await connect(settings)
     settings = (await read_run(connection)).fit(settings)
-    blobs = BlobStore(settings.blobs) if settings.blobs else None
+    blobs = store_of(settings)
     async with PayloadReader(connection) as payloads:
         async for shard in shard_views(connection, settings):
             live = [one for one in shard.fold.live({}) if one[1].derivation in wanted]
@@ -62,8 +62,9 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
 async def seed_rows(settings: Settings) -> AsyncGenerator[dict[str, Any]]:
     """What was emitted, by partition and offset."""
     connection = await connect(settings)
-    blobs = BlobStore(settings.blobs) if settings.blobs else None
-    for partition in range((await read_run(connection)).partitions):
+    settings = (await read_run(connection)).fit(settings)
+    blobs = store_of(settings)
+    for partition in range(settings.topics.partitions):
         async with aclosing(read_to_end(connection, Topic.SEEDS, partition, allow_open=True)) as batches:
             async for events in batches:
                 for event in events:

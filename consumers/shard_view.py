@@ -15,7 +15,7 @@ from rolloutlog.consumers.bodies import body_of
 from rolloutlog.consumers.index_rows import index_row
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.blobs import BlobStore, store_of
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.reading import read_to_end
 
@@ -24,8 +24,8 @@ CLOCK = 0.0
 
 
 async def shard_views(connection: Connection, settings: Settings) -> AsyncIterator[Shard]:
-    """Every shard of the run, one after another; the settings' number of partitions is the run's."""
-    blobs = BlobStore(settings.blobs) if settings.blobs else None
+    """Every shard of the run, one after another; the settings are fit for the run."""
+    blobs = store_of(settings)
     for partition in range(settings.topics.partitions):
         shard = Shard.empty(partition, settings)
         async with aclosing(read_to_end(connection, Topic.ROLLOUT_INDEX, partition, allow_open=True)) as batches:

@@ -15,7 +15,14 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rolloutlog.contract.errors import InvalidRecord, RecordTooLarge, RolloutlogError
+from rolloutlog.contract.errors import (
+    BlobUnavailable,
+    BrokerUnreachable,
+    ClientFailed,
+    InvalidRecord,
+    RecordTooLarge,
+    RolloutlogError,
+)
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.seeds import Ask, Seed
 from rolloutlog.contract.slot import Slot
@@ -34,6 +41,8 @@ logger = logging.getLogger(__name__)
 CANCEL_S = 10.0
 """How long a cancelled environment may take to hand over its prefix."""
 REFUSED = "refused"
+NOT_ITS_FAULT = (BlobUnavailable, BrokerUnreachable, ClientFailed)
+"""Of ours, where the member's task or prefix is read: another worker shall make it."""
 LINE = 400
 """Letters of an error on one line; the record has more of them."""
 
@@ -52,6 +61,8 @@ class Maker:
     def pause(self) -> None:
         """Cancel what runs: it is published as aborted, with its prefix where the environment gives one."""
         self._paused.set()
+        if (blobs := self._producer.run.blobs) is not None:
+            blobs.stop()
 
     async def make(self, take: Take, ask: Ask, stop: asyncio.Event) -> str:
         """One member, and how it ended. A member whose turn comes after `stop` isn't started but given back."""
@@ -115,6 +126,9 @@ class Maker:
         error = made.error
         if error is None:
             return await self._abort(slot, None)
+        if issubclass(type(error), NOT_ITS_FAULT):
+            logger.warning("rollout %s is given back: %s", slot.event_id, _line(error))
+            return await self._abort(slot, None)
         if issubclass(type(error), Paused):
             return await self._abort(slot, getattr(error, "prefix", None))
         if issubclass(type(error), Refused):  # isinstance would ask the error itself
@@ -126,6 +140,9 @@ class Maker:
             await self._producer.publish(Rollout(slot, trajectory))
         except (InvalidRecord, RecordTooLarge) as error:
             return await self._fail(slot, error)
+        except BlobUnavailable as error:
+            logger.warning("rollout %s is given back: %s", slot.event_id, error)
+            return await self._abort(slot, None)
         return "completed"
 
     async def _fail(self, slot: Slot, error: BaseException) -> str:
@@ -136,7 +153,7 @@ class Maker:
     async def _abort(self, slot: Slot, prefix: Trajectory | None) -> str:
         try:
             await self._producer.abort(slot, prefix)
-        except (InvalidRecord, RecordTooLarge) as error:
+        except (InvalidRecord, RecordTooLarge, BlobUnavailable) as error:
             logger.warning("the prefix of %s can't be published: %s", slot.event_id, _line(error))
             await self._producer.abort(slot)
         return "aborted"

@@ -6,12 +6,11 @@ token ids.
 
 from __future__ import annotations
 
-from rolloutlog.contract.checks import is_claim, read_headers, read_rollout
-from rolloutlog.contract.claims import Claim
-from rolloutlog.contract.errors import BlobUnavailable
+from rolloutlog.contract.checks import read_headers, read_rollout
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.kafka.blobs import claimed_body
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.producers.run import Run
 
@@ -28,9 +27,5 @@ class Prefixes:
             return None
         event = await self._payloads.read(Handle.parse(seed.prefix))
         read_headers(event, self._run.partitions)
-        if not is_claim(event):
-            return read_rollout(event).trajectory
-        if self._run.blobs is None:
-            raise BlobUnavailable("the prefix lies in a blob store, and none is configured")
-        claim = Claim.decode(event.value or b"")
-        return read_rollout(event, await self._run.blobs.get(claim), claim.content_type).trajectory
+        body, body_type = await claimed_body(event, self._run.blobs)
+        return read_rollout(event, body, body_type).trajectory

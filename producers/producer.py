@@ -45,14 +45,19 @@ class RolloutProducer:
     def __init__(
         self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
         blobs: str | None = None, source: str | None = None, patience_s: float = PATIENCE_S,
+        blob_patience_s: float | None = None,
     ) -> None:  # fmt: skip
         """What is given by name overrides `settings`. `source` is who writes, `/producers/<host>/<pid>` unless given.
+
+        `patience_s`: how long an acknowledgement is waited for; a blob store that is away as long, unless
+        `blob_patience_s` is given.
 
         Raises SettingsError.
         """
         self.settings = settings_of(settings, namespace=namespace, bootstrap_servers=bootstrap_servers, blobs=blobs)
         self.source = source or f"/producers/{socket.gethostname()}/{os.getpid()}"
         self.patience_s = patience_s
+        self._blob_patience_s = patience_s if blob_patience_s is None else blob_patience_s
         self._run: Run | None = None
         self._writer: Writer | None = None
 
@@ -65,7 +70,7 @@ class RolloutProducer:
 
     async def open(self) -> None:
         """Connect and read what the run is. Raises BrokerUnreachable, and RunMismatch where no run is declared."""
-        self._run = await join(self.settings)
+        self._run = await join(self.settings, blob_patience_s=self._blob_patience_s)
         writer = Writer(self._run.connection, self._run.blobs)
         await writer.__aenter__()
         self._writer = writer

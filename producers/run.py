@@ -13,7 +13,7 @@ from typing import Any
 from rolloutlog.contract.settings import BufferSettings, Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.admin import check_topics
-from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.blobs import BlobStore, store_of
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.run_record import RunRecord, read_run
 
@@ -38,8 +38,8 @@ class Run:
         return self.connection.max_record_bytes if self.blobs is None else None
 
 
-async def join(settings: Settings) -> Run:
-    """The run of the settings' namespace.
+async def join(settings: Settings, *, blob_patience_s: float = 0.0) -> Run:
+    """The run of the settings' namespace; a blob store that is away is waited for so long.
 
     Raises BrokerUnreachable, TopicMissing, RunMismatch where no run is declared, TopicMismatch where what is written to
     isn't as the run made it.
@@ -47,13 +47,13 @@ async def join(settings: Settings) -> Run:
     connection = await connect(settings)
     record = await read_run(connection)
     declared = record.declared
-    await check_topics(connection, record.fit(settings), WRITTEN, retention=False)
-    blobs = settings.blobs or declared.get("blobs")
+    settings = record.fit(settings)
+    await check_topics(connection, settings, WRITTEN, retention=False)
     return Run(
         connection=record.on(connection),
         id=str(declared["run"]),
         partitions=record.partitions,
-        blobs=BlobStore(blobs) if blobs else None,
+        blobs=store_of(settings, patience_s=blob_patience_s),
         lease_s=_lease_s(record),
     )
 

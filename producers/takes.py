@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -79,6 +80,16 @@ class Takes:
         """Leave the group, so that others take what is left; takes that are held are renewed as before."""
         await self._queue.close()
 
+    @property
+    def lack(self) -> str:
+        """Why `next` has nothing to give."""
+        if owned := self._queue.owned:
+            return f"no seed to take on {len(owned)} of {self._producer.run.partitions} partitions"
+        return (
+            f"no partition of the seeds is this worker's: other workers have all {self._producer.run.partitions}, "
+            "or the group is sharing them out"
+        )
+
     async def next(self) -> Take | None:
         """The next take, or None when there was none within half a second. Don't cancel it.
 
@@ -118,11 +129,14 @@ class Takes:
 
     async def _renew(self, stopping: asyncio.Event) -> None:
         """A broker that is away for a while costs a lease at most, so it ends nothing here."""
+        clock = asyncio.get_running_loop().time
         while not stopping.is_set():
+            begun = clock()
             try:
                 await asyncio.wait_for(stopping.wait(), self._lease_s / RENEWALS_A_LEASE)
             except TimeoutError:
                 held = list(self._held)
+                self._tell_of_late(held, clock() - begun)
                 for take in held:
                     take.renewal += 1
                 answers = await asyncio.gather(*(self._say(take) for take in held), return_exceptions=True)
@@ -131,6 +145,15 @@ class Takes:
                         logger.warning("the lease of seed %s couldn't be renewed: %s", take.seed.id, error)
                     elif isinstance(error, BaseException):
                         raise error from None
+
+    def _tell_of_late(self, held: Sequence[Take], waited_s: float) -> None:
+        """A call that blocks the event loop keeps renewals from the log as well."""
+        if held and waited_s > self._lease_s:
+            logger.warning(
+                "this worker stood still for %.0f s, longer than a lease (%.0f s): the %d seeds that it holds may be "
+                "asked of others as well; an environment mustn't block the event loop",
+                waited_s, self._lease_s, len(held),
+            )  # fmt: skip
 
     async def _seed_of(self, event: Event) -> Seed | None:
         """The seed to take; None for a cancellation, and for what can't be read."""

@@ -9,6 +9,7 @@ and members that weren't started are given back as aborted. Leaves out: engine a
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import signal
 import socket
@@ -18,10 +19,13 @@ from contextlib import AsyncExitStack, contextmanager
 
 from asyncio_pool import AioPool
 
+from rolloutlog.contract.errors import BlobUnavailable
 from rolloutlog.contract.seeds import Ask
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.blobs import FOR_EVER
 from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.wait import Wait
 from rolloutlog.kafka.work_queue import SESSION_MS
 from rolloutlog.producers.engine import Engine
 from rolloutlog.producers.environment import Environment
@@ -32,8 +36,11 @@ from rolloutlog.producers.prefixes import Prefixes
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.takes import Take, Takes
 
+logger = logging.getLogger(__name__)
 GRACE_S = 30.0
 TICK_S = 0.05
+IDLE_S = 5.0
+"""A worker that had nothing to do for so long says that it waits."""
 
 Endings = Counter[str]
 """How many members ended how: completed, failed, aborted, refused, dropped (their seed was cancelled)."""
@@ -52,7 +59,8 @@ async def run_worker(
     name = f"{name or socket.gethostname()}-{secrets.token_hex(4)}"
     stop = stop or asyncio.Event()
     async with AsyncExitStack() as stack:
-        producer = await stack.enter_async_context(RolloutProducer(settings, source=f"/workers/{name}"))
+        producer = RolloutProducer(settings, source=f"/workers/{name}", blob_patience_s=FOR_EVER)
+        await stack.enter_async_context(producer)
         connection = producer.run.connection
         policies = await stack.enter_async_context(PolicyFollower(connection))
         payloads = await stack.enter_async_context(PayloadReader(connection))
@@ -76,6 +84,7 @@ class Worker:
         self._left = Counter[Take]()
         self._endings: Endings = Counter()
         self._failure: BaseException | None = None
+        self._waiting = Wait(logger.warning, after_s=IDLE_S)
 
     async def run(self) -> Endings:
         """Take and make until stopped, then drain. Raises what stopped it, other than `stop`."""
@@ -84,7 +93,11 @@ class Worker:
             while not self._stop.is_set():
                 if (take := await self._takes.next()) is not None:
                     self._start(take)
+                self._tell_of_waiting(take)
                 await self._room()
+        except BlobUnavailable:
+            if not self._stop.is_set():  # else it was waited for, with a seed that others may take
+                raise
         except asyncio.CancelledError:
             self._grace_s = 0.0
             raise
@@ -96,6 +109,13 @@ class Worker:
         if self._failure is not None:
             raise self._failure
         return self._endings
+
+    def _tell_of_waiting(self, take: Take | None) -> None:
+        """A worker that has nothing to do says so."""
+        if take is not None or not self._pool.is_empty:
+            self._waiting.over("a seed came")
+        else:
+            self._waiting.goes_on(self._takes.lack)
 
     def _start(self, take: Take) -> None:
         """Start the members of a seed as slots get free; they wait in the pool, so that ending this waits for none."""

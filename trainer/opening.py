@@ -15,7 +15,7 @@ from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
 from rolloutlog.kafka.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.reading import Tail
@@ -67,7 +67,7 @@ def now_ms() -> int:
 async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Parts:
     """All parts, closed with the stack. Raises BrokerUnreachable, RunMismatch, TopicMismatch, OpenTransaction."""
     connection = await connect(settings)
-    await agree(connection, settings)
+    settings = (await agree(connection, settings)).fit(settings)
     writer = StepWriter(connection)
     stack.push_async_callback(writer.close)
     await writer.start()
@@ -78,7 +78,7 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
         await policies.catch_up(max(one.offset for one in written) + 1)
     partitions = range(settings.topics.partitions)
     past = await read_past(connection, history, partitions, wait_s=HIDDEN_S)
-    blobs = BlobStore(settings.blobs) if settings.blobs else None
+    blobs = store_of(settings, patience_s=FOR_EVER)
     offsets = start.offsets or {}
     tail = Tail(connection, {(Topic.ROLLOUTS, number): offsets.get(number, 0) for number in partitions})
     await stack.enter_async_context(tail)

@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
-from rolloutlog.contract.errors import NotOpen, SettingsError
+from rolloutlog.contract.errors import BlobUnavailable, NotOpen, SettingsError
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -80,8 +80,10 @@ class GroupStream:
         return self._step
 
     def stop(self) -> None:
-        """Let `batches` end at its next wait."""
+        """Let `batches` end at its next wait; a blob store that is away is waited for no more."""
         self._stopping = True
+        if self._opened is not None and self._opened.blobs is not None:
+            self._opened.blobs.stop()
 
     async def batches(self, groups: int | None = None, *, drain: bool = False) -> AsyncGenerator[Batch]:
         """Batches of `groups` whole groups (None: the run's B), for one step after another.
@@ -95,7 +97,7 @@ class GroupStream:
         if not await self._policies_known(drain):
             return
         stops = {number: end.stable for (_, number), end in (await self._ends(whole=drain)).items()}
-        while (batch := await self._next(size, stops, drain)) is not None:
+        while (batch := await self._next_unless_stopped(size, stops, drain)) is not None:
             yield batch
         await self._write_notes()
 
@@ -157,6 +159,14 @@ class GroupStream:
             await policies.catch_up()
         self._step = first_step(self._start, policies.history, None)  # nothing was trained yet
         return True
+
+    async def _next_unless_stopped(self, size: int, stops: Mapping[int, int], drain: bool) -> Batch | None:
+        try:
+            return await self._next(size, stops, drain)
+        except BlobUnavailable:
+            if self._stopping:
+                return None
+            raise
 
     async def _next(self, size: int, stops: Mapping[int, int], drain: bool) -> Batch | None:
         intake = self._parts.intake

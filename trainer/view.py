@@ -13,7 +13,7 @@ from typing import Any
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.blobs import store_of
 from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.reading import Tail, ends
 from rolloutlog.kafka.run_record import RunRecord, read_run
@@ -46,7 +46,7 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
             history.publish(Policy(history.timeline, 0))
         past = await read_past(connection, history, range(count))
         at = first_step(Start(step=step), history, past.last_step)
-        blobs = BlobStore(settings.blobs) if settings.blobs else None
+        blobs = store_of(run.fit(settings))
         stops = await ends(connection, [Topic.ROLLOUTS])
         for number in range(count):
             assemblies = assemblies_of(past, count, keep_ended=True, prefix=prefix)

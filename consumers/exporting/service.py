@@ -16,7 +16,7 @@ from rolloutlog.consumers.exporting.layouts import LAYOUTS
 from rolloutlog.consumers.exporting.standing import PartitionReader
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.blobs import store_of
 from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.run_record import read_run
@@ -46,8 +46,7 @@ async def export_rollouts(settings: Settings, folder: Path, layout: Format) -> E
     unfinished = await asyncio.to_thread(_unfinished, folder)
     connection = await connect(settings)
     run = await read_run(connection)
-    url = settings.blobs or run.declared.get("blobs")
-    blobs = BlobStore(str(url)) if url else None
+    blobs = store_of(run.fit(settings))
     exported = Exported(layout, str(folder))
     files = LAYOUTS[layout](unfinished)
     try:

@@ -95,7 +95,11 @@ class PartitionReader:
             for event in events:
                 if (found := wanted.get(event.offset)) is not None:
                     member, place = found
-                    yield await self._read(event, member, place, payloads)
+                    try:
+                        standing = await self._read(event, member, place, payloads)
+                    except Rejected:
+                        continue  # its claimed body went since the first reading
+                    yield standing
 
     async def _index(self) -> None:
         async for events in read_to_end(self.connection, Topic.ROLLOUTS, self.partition):

@@ -6,6 +6,7 @@ them. Leaves out: the fold itself (`updates`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -13,6 +14,7 @@ from typing import Any, cast
 from rolloutlog.contract import value
 from rolloutlog.contract.events import Event, Outgoing, annotation_event
 from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.blobs import BlobStore, claimed_body
@@ -26,6 +28,8 @@ from rolloutlog.producers.importing.outgoing import SOURCE
 from rolloutlog.producers.importing.recorded import Identity
 from rolloutlog.producers.importing.span import Span
 from rolloutlog.producers.importing.updates import UpdateAt
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -58,8 +62,12 @@ class LateNotes:
         if rollout is None or rollout.at is None:
             return []
         event = await self.payloads.read(Handle(*rollout.at))
-        body = await self._body(event)
-        traces = _traces(value.decode(body).record)
+        try:
+            body = await self._body(event)
+            traces = _traces(value.decode(body).record)
+        except Rejected as error:  # every reader has rejected the record as well
+            log.warning("rollouts/%s gets no note of its updates: %s", event.handle, error)
+            return []
         notes = self.intake.updates.notes(traces, body)
         note = annotation_event(Slot.of(event.headers), notes, source=f"{SOURCE}/{Era.E5}", now=now_ms())
         if not is_new(self.intake.known.groups[rollout.group], note):

@@ -1,7 +1,7 @@
 """Claim checks: a body too large for the topic lies in a blob store, and its event carries the claim (design 3).
 
-Guarantees: a claim names URL, size and SHA-256, so a body that is gone or changed is noticed. Leaves out: reading and
-writing blobs (`rolloutlog.kafka.blobs`).
+Guarantees: a claim names URL, size and SHA-256, so a body that is gone or changed is noticed; how much memory and text
+it may ask for is bounded. Leaves out: reading and writing blobs (`rolloutlog.kafka.blobs`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from rolloutlog.contract.rejection import Rejected, problem_of
 from rolloutlog.contract.vocabulary import RejectReason
 
 CLAIM = "application/vnd.rolloutlog.claim+json"
+MAX_BODY = 1 << 30
+MAX_URL = 4096
+"""Bytes of a body, which a reader holds in memory, and letters of a URL."""
 
 
 class Claim(BaseModel):
@@ -20,8 +23,8 @@ class Claim(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str
-    size: int = Field(ge=0)
+    url: str = Field(max_length=MAX_URL)
+    size: int = Field(ge=0, le=MAX_BODY)
     digest: str = Field(pattern="^[0-9a-f]{64}$")
     content_type: str
 

@@ -96,10 +96,10 @@ class NotOpen(RolloutlogError):
 
 
 class BlobUnavailable(RolloutlogError):
-    """A claimed body can't be read, or isn't the one that was claimed."""
+    """The blob store can't be used: it isn't there, refuses this user, is full, or doesn't answer."""
 
     exit_code = 4
-    default_hint = "check that the blob store of the run is mounted and complete"
+    default_hint = "check that the blob store of the run (`blobs`) is mounted and may be used here"
 
 
 class ClientFailed(RolloutlogError):

@@ -1,117 +1,144 @@
-"""Bodies too large for the topic, in a folder or any store that fsspec knows by URL (design 3).
+"""Bodies too large for the topic, in a store beside the log (design 3).
 
-Guarantees: a body lies under its SHA-256, so writing it twice writes it once; it is complete before it has its name
-(temporary name, then a rename), and it is there before its event. A body that is gone or changed is a reason to reject
-its record; a store that can't be reached is an error of ours, and rejects nothing. Leaves out: when a body may go.
+Guarantees: a body is there before its event. A body that is gone or changed is a reason to reject its record; a store
+that can't be used, or doesn't answer within `answer_s`, rejects nothing: it is waited for, with a line when the wait
+begins and one a minute, for as long as the caller has patience. Its event loop and the end of its process wait for no
+store. Leaves out: how bodies lie there and whose fault is what (`blob_files`), and when a body may go.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
+import logging
+import math
+import sys
+import time
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
 
-from fsspec import AbstractFileSystem, url_to_fs
-
-from rolloutlog.contract.checks import Rejected, is_claim
-from rolloutlog.contract.claims import Claim
-from rolloutlog.contract.errors import BlobUnavailable, MissingExtra
+from rolloutlog.contract.checks import is_claim
+from rolloutlog.contract.claims import MAX_BODY, Claim
+from rolloutlog.contract.errors import BlobUnavailable, RecordTooLarge
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.kafka.apart import apart
+from rolloutlog.kafka.blob_files import BlobFiles
+from rolloutlog.kafka.patience import Patience
+from rolloutlog.kafka.wait import Wait
 
-SET_BLOBS = "set `blobs` to the store of the run; `rolloutlog topics describe` shows which that is"
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+ANSWER_S = 30.0
+"""A store that doesn't answer for so long is told by its name."""
+SLOWEST = 1_000_000
+"""Bytes a second of a body; one that takes longer is asked for again."""
+LAST_S = 5.0
+"""What a store that doesn't answer is given once nobody waits any more."""
+TICK_S = 0.1
+MOST_HUNG = 4
+"""Calls that hang, at most; until one returns there are no others."""
+FOR_EVER = math.inf
 
 
 class BlobStore:
-    """The store at `url`: a folder, `memory://name`, `s3://bucket/prefix`. Raises MissingExtra, BlobUnavailable."""
+    """The store at `url`: a folder, `memory://name`, `s3://bucket/prefix`. Raises MissingExtra, BlobUnavailable.
 
-    def __init__(self, url: str) -> None:
-        try:
-            fs, root = url_to_fs(url)
-        except ImportError as error:
-            raise MissingExtra("s3", "s3fs") from error
-        except ValueError as error:
-            raise BlobUnavailable(f"{url} isn't a folder or a URL that fsspec knows: {error}") from error
-        self._fs: AbstractFileSystem = fs
-        self._root = root.rstrip("/")
+    `patience_s`: how long it is waited for; 0 tries twice.
+    """
+
+    def __init__(self, url: str, *, patience_s: float = 0.0, answer_s: float = ANSWER_S) -> None:
+        self._files = BlobFiles(url)
+        self._patience_s, self._answer_s = patience_s, answer_s
+        self._hung = set[asyncio.Future[Any]]()
+        self._ending = False
+        self._wait = Wait(log.warning)
         self.url = url
 
+    def stop(self) -> None:
+        """Wait no more: from now on a store that doesn't answer within `LAST_S` is an error."""
+        self._ending = True
+
     async def put(self, body: bytes, content_type: str) -> Claim:
-        """Store a body; returns once it is there under its name."""
+        """Store a body; returns once it is there under its name. Raises BlobUnavailable, RecordTooLarge."""
+        if len(body) > MAX_BODY:
+            raise RecordTooLarge(f"a body has {len(body)} bytes; a claim is for {MAX_BODY} at most")
         digest = await asyncio.to_thread(digest_of, body)
-        path = self._path(digest)
-        try:
-            await asyncio.to_thread(self._write, path, body)
-        except OSError as error:
-            raise BlobUnavailable(f"{self.url} doesn't take a body of {len(body)} bytes: {error}") from error
-        return Claim(url=self._fs.unstrip_protocol(path), size=len(body), digest=digest, content_type=content_type)
+        url = await self._patiently(lambda: self._files.write(digest, body), len(body))
+        return Claim(url=url, size=len(body), digest=digest, content_type=content_type)
 
     async def get(self, claim: Claim) -> bytes:
         """The body. Raises Rejected(claim-missing or claim-changed), or BlobUnavailable where the store is away."""
-        return await asyncio.to_thread(self._read, claim)
+        return await self._patiently(lambda: self._files.read(claim), claim.size)
 
-    def _path(self, digest: str) -> str:
-        return f"{self._root}/{digest[:2]}/{digest}"
+    async def _patiently(self, work: Callable[[], T], size: int) -> T:
+        patience = Patience(self._patience_s, sys.maxsize)
+        while True:
+            try:
+                done = await self._tried(work, size)
+            except BlobUnavailable as error:
+                rest = patience.failed(error)
+                self._wait.goes_on(error.message)
+                await self._rest(rest)
+                if self._ending:
+                    raise
+            except Rejected:
+                self._wait.over(f"the blob store {self.url} is there again")
+                raise
+            else:
+                self._wait.over(f"the blob store {self.url} is there again")
+                return done
 
-    def _write(self, path: str, body: bytes) -> None:
-        if self._fs.exists(path) and self._fs.size(path) == len(body):
-            return
-        folder = path.rsplit("/", 1)[0]
-        self._fs.makedirs(folder, exist_ok=True)
-        temporary = f"{folder}/.{secrets.token_hex(8)}.part"
-        with self._fs.open(temporary, "wb") as file:
-            file.write(body)
-            _sync(file)
-        self._fs.mv(temporary, path)
+    async def _tried(self, work: Callable[[], T], size: int) -> T:
+        """One try. Raises what the work raises, and BlobUnavailable where it doesn't answer."""
+        if len(self._hung) >= MOST_HUNG:
+            await self._rest(self._answer_s, self._hung)
+            raise self._silent()
+        call, begun = apart(work, f"blob store {self.url}"), time.monotonic()
+        while not (call.done() or self._ending) and time.monotonic() < begun + self._answer_s + size / SLOWEST:
+            await self._rest(self._answer_s, {call})
+            if not call.done():
+                self._wait.goes_on(self._silent().message)
+        if not call.done() and self._ending:
+            await asyncio.wait({call}, timeout=LAST_S)
+        if call.done():
+            return call.result()
+        self._hung.add(call)
+        call.add_done_callback(self._hung.discard)
+        raise self._silent()
 
-    def _read(self, claim: Claim) -> bytes:
-        path = self._place(claim)
-        try:
-            body = self._fs.cat_file(path)
-        except FileNotFoundError as error:
-            if not self._fs.exists(self._root):
-                raise BlobUnavailable(f"the blob store {self.url} isn't there") from error
-            raise Rejected(RejectReason.CLAIM_MISSING, f"no body at {claim.url}") from error
-        except OSError as error:
-            raise BlobUnavailable(f"{claim.url} can't be read: {error}") from error
-        if len(body) != claim.size or digest_of(body) != claim.digest:
-            raise Rejected(RejectReason.CLAIM_CHANGED, f"the body at {claim.url} isn't the one that was claimed")
-        return body
+    def _silent(self) -> BlobUnavailable:
+        return BlobUnavailable(f"the blob store {self.url} doesn't answer within {self._answer_s:g} s")
 
-    def _place(self, claim: Claim) -> str:
-        """Where to look: below our root only, since a claim is foreign text; in a store that moved, by digest."""
-        root = self._fs.unstrip_protocol(self._root)
-        if claim.url.startswith(root + "/") and ".." not in claim.url:
-            return self._root + claim.url[len(root) :]
-        return self._path(claim.digest)
+    async def _rest(self, seconds: float, calls: Collection[asyncio.Future[Any]] = ()) -> None:
+        """Until one of the calls has answered, or that time is over, or nobody waits any more."""
+        end = time.monotonic() + seconds
+        while not self._ending and (left := end - time.monotonic()) > 0:
+            if not calls:
+                await asyncio.sleep(min(left, TICK_S))
+            elif (await asyncio.wait(calls, timeout=min(left, TICK_S), return_when=asyncio.FIRST_COMPLETED))[0]:
+                return
+
+
+def store_of(settings: Settings, *, patience_s: float = 0.0) -> BlobStore | None:
+    """The store of settings that are fit for a run (`RunRecord.fit`). Raises as `BlobStore`."""
+    return BlobStore(settings.blobs, patience_s=patience_s) if settings.blobs else None
 
 
 async def claimed_body(event: Event, blobs: BlobStore | None) -> tuple[bytes | None, str | None]:
     """Body and content type that an event claims, for `checks.read_rollout`; two Nones where its value is the body.
 
-    Raises Rejected where the claim is malformed or its body gone or changed, BlobUnavailable where no store is there.
+    Raises Rejected where the claim is malformed, its body gone or changed, or the run has no store that it could lie
+    in; BlobUnavailable where the store is away.
     """
     if not is_claim(event):
         return None, None
     if event.value is None:
         raise Rejected(RejectReason.VALUE_NULL, "the value is null")
-    try:
-        claim = Claim.decode(event.value)
-    except ValueError as error:
-        raise Rejected(RejectReason.SHAPE, f"not a claim: {error}") from error
+    claim = Claim.decode(event.value)
     if blobs is None:
-        raise BlobUnavailable(f"the record {event.handle} claims {claim.url}, and no blob store is set", SET_BLOBS)
+        raise Rejected(RejectReason.CLAIM_MISSING, "the run has no blob store, and `blobs` isn't set here")
     return await blobs.get(claim), claim.content_type
-
-
-def _sync(file: object) -> None:
-    """To the disk before the rename, where the store is a disk."""
-    number = getattr(file, "fileno", None)
-    if number is not None:
-        try:
-            handle = number()
-        except OSError:  # a file in memory has no number
-            return
-        getattr(file, "flush")()  # noqa: B009
-        os.fsync(handle)

@@ -57,16 +57,22 @@ class RunRecord:
         return int(self.declared["partitions"])
 
     @property
+    def blobs(self) -> str | None:
+        """The blob store that the run was declared with."""
+        url = self.declared.get("blobs")
+        return url if isinstance(url, str) else None
+
+    @property
     def agreed(self) -> Mapping[str, Any]:
         """The settings that every member of the run agreed on, as text of the declaration's digest."""
         return self.settings.get(str(self.declared["settings"]), {})
 
     def fit(self, settings: Settings) -> Settings:
-        """The settings with the run's own partitions and limit of a record: who only looks or produces need not agree
-        on anything."""
+        """The settings with the run's own partitions and limit of a record, and its blob store where they name none:
+        who only looks or produces need not agree on anything."""
         own = {"partitions": self.partitions, "max_message_bytes": int(self.declared["max_message_bytes"])}
         topics = settings.topics.model_copy(update=own)
-        return settings.model_copy(update={"topics": topics})
+        return settings.model_copy(update={"topics": topics, "blobs": settings.blobs or self.blobs})
 
     def on(self, connection: Connection) -> Connection:
         """The connection with the run's own limit of a record and number of partitions."""

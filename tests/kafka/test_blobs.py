@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 
 import pytest
+from fsspec import url_to_fs
 
 from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.claims import CLAIM, Claim
@@ -48,13 +49,13 @@ def test_a_body_comes_back_and_is_named_by_its_content(store: BlobStore) -> None
 
 def test_a_body_that_is_gone_or_changed_rejects_its_record(store: BlobStore) -> None:
     claim, other = put(store), put(store, b"other")
-    path = store._place(claim)
-    store._fs.pipe_file(path, b"tampered")
+    fs, path = url_to_fs(claim.url)
+    fs.pipe_file(path, b"tampered")
     with pytest.raises(Rejected) as changed:
         get(store, claim)
     assert changed.value.reason is RejectReason.CLAIM_CHANGED
     assert changed.value.resolves
-    store._fs.rm_file(path)
+    fs.rm_file(path)
     with pytest.raises(Rejected) as missing:
         get(store, claim)
     assert missing.value.reason is RejectReason.CLAIM_MISSING
@@ -110,8 +111,9 @@ def test_a_record_one_byte_above_the_limit_becomes_a_claim(tmp_path: Path) -> No
         assert headers.digest == digest_of(above.value)
         event = Event(Topic.ROLLOUTS, 0, 0, 0, claimed.key, headers, claimed.value)
         assert await claimed_body(event, store) == (above.value, TYPE)
-        with pytest.raises(BlobUnavailable):
+        with pytest.raises(Rejected) as rejected:
             await claimed_body(event, None)
+        assert rejected.value.reason is RejectReason.CLAIM_MISSING, "a run without a store stops for no claim"
 
     asyncio.run(body())
 

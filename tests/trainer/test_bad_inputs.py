@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from rolloutlog.buffer.member import MemberStatus
-from rolloutlog.contract.errors import BlobUnavailable
+from rolloutlog.consumers.buffer_service import run_buffer
+from rolloutlog.contract.claims import CLAIM, Claim
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.value import SAFETENSORS
 from rolloutlog.trainer.stream import GroupStream
 from tests.cases.bad_inputs import BAD_INPUTS, BadInput
+from tests.cases.claims import BAD_CLAIMS, BadClaim
 from tests.cases.raw import Raw
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log
@@ -108,15 +112,44 @@ def test_a_body_that_is_gone_at_the_draw_fails_its_member(log: Log) -> None:
     asyncio.run(body())
 
 
-def test_a_claim_without_a_store_stops_the_trainer(log: Log) -> None:
-    """A store that isn't configured rejects nothing: that is no fault of the record."""
+def test_a_store_that_isnt_set_here_is_the_one_that_the_run_was_declared_with(log: Log) -> None:
+    async def body() -> None:
+        await log.bring(0)
+        await log.write(rollout(0, [0] * 1_100_000, group=id_of("huge"), size=1))
+        without = log.settings.model_copy(update={"blobs": None})
+        async with GroupStream(lenient(without)) as stream:
+            (batch,) = [batch async for batch in stream.batches(drain=True)]
+            assert len(list(batch.members)) == 1
+
+    asyncio.run(body())
+
+
+def test_claims_that_cant_be_met_stop_neither_buffer_nor_trainer(log: Log) -> None:
+    """Issue 8.1: a claim's own fault is a dead letter, and what lies around it goes on."""
+    bad = list(BAD_CLAIMS.items())
+    (folder := Path(str(log.settings.blobs))).mkdir()
+
+    def poison(number: int, one: BadClaim) -> Raw:
+        url = one.url.replace("STORE", f"file://{folder}")
+        claim = Claim.model_construct(url=url, size=10, digest="ab" * 32, content_type=SAFETENSORS)
+        raw = Raw.of(rollout(0, [0], group=id_of(f"bad-{number}"), size=1))
+        return raw.holding(claim.encode(), CLAIM).but({"digest": b"ab" * 32})
 
     async def body() -> None:
         await log.bring(0)
-        await log.write(rollout(0, [0] * 1_100_000, group=id_of("huge")))
-        without = log.settings.model_copy(update={"blobs": None})
-        with pytest.raises(BlobUnavailable, match="no blob store is set"):
-            async with GroupStream(without) as stream:
-                await anext(stream.batches(drain=True))
+        await log.write_raw([poison(number, one) for number, (_, one) in enumerate(bad)])
+        await log.write(rollout(0, [0] * 1_100_000, group=id_of("good"), size=1))
+        for name, one in bad:
+            if not name.endswith("at its digest"):  # which all share
+                with contextlib.suppress(FileExistsError):
+                    one.prepare(folder)
+        buffer = await run_buffer(log.settings, drain=True)
+        assert buffer.totals.events == len(bad) + 1
+        letters = [event for event in await log.read(Topic.DEAD_LETTERS) if event.headers.type == "record.rejected"]
+        assert len(letters) == len(bad)
+        assert {event.headers.reason for event in letters} <= {"claim-missing", "claim-changed", "shape"}
+        async with GroupStream(lenient(log.settings)) as stream:
+            trained = [group.id async for batch in stream.batches(drain=True) for group in batch.groups]
+        assert trained == [id_of("good")]
 
     asyncio.run(body())

@@ -1,0 +1,34 @@
+"""A wait that speaks (design 9.5)."""
+
+from __future__ import annotations
+
+import time
+
+from rolloutlog.kafka.wait import Wait
+
+
+def waited(wait: Wait, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        wait.goes_on("no seed")
+        time.sleep(0.01)
+
+
+def test_it_says_a_line_when_it_begins_one_now_and_then_and_one_when_it_is_over() -> None:
+    said = list[str]()
+    wait = Wait(said.append, every_s=0.2)
+    waited(wait, 0.5)
+    wait.over("a seed came")
+    assert said[0] == "waiting: no seed"
+    assert said[1].startswith("still waiting after 0 s: no seed")
+    assert said[-1].startswith("a seed came after")
+    assert 3 <= len(said) <= 4
+
+
+def test_a_short_wait_says_nothing() -> None:
+    said = list[str]()
+    wait = Wait(said.append, after_s=10.0)
+    for _ in range(3):
+        waited(wait, 0.02)
+        wait.over("a seed came")
+    assert not said
