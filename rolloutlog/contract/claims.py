@@ -16,6 +16,8 @@ CLAIM = "application/vnd.rolloutlog.claim+json"
 MAX_BODY = 1 << 30
 MAX_URL = 4096
 """Bytes of a body, which a reader holds in memory, and letters of a URL."""
+CLAIM_ROOM = 2 * MAX_URL
+"""Bytes to leave for a claim in place of a body."""
 
 
 class Claim(BaseModel):

@@ -40,6 +40,7 @@ EVENTS: Mapping[EventType, str] = {
     EventType.GROUP_TRAINED: "final: a group was trained, with the handles and verdicts of its members",
     EventType.GROUP_DROPPED: "final: a group was dropped, and why",
     EventType.RECORD_REJECTED: "a record or a line of a file breaks the contract: reason and place",
+    EventType.DERIVATION_REJECTED: "no seed can be made of a sound rollout, which stays and may be trained: why",
 }
 
 REJECTED: Mapping[RejectReason, str] = {

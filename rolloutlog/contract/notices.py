@@ -15,10 +15,10 @@ import orjson
 from rolloutlog.contract.checks import MAX_GROUP, check_digest, read_json
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.headers import MAX_TEXT, Headers
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.seeds import CANCELLED, Seed
 from rolloutlog.contract.vocabulary import RejectReason, SeedKind
 
 
@@ -59,7 +59,8 @@ def read_cancelled(event: Event) -> Cancelled:
     found = cast("list[Any]", members) if isinstance(members, list) else []
     if not found or not all(_is_member(member, size) for member in found):
         raise Rejected(RejectReason.SHAPE, f"`members` lists one or more members of a group of {size}")
-    return Cancelled(tuple(sorted(set(found))), str(body.get("reason", "")))
+    reason: Any = body.get("reason")
+    return Cancelled(tuple(sorted(set(found))), reason if isinstance(reason, str) else "")
 
 
 def read_taken(event: Event) -> Taken:
@@ -97,9 +98,14 @@ def read_seed(event: Event, body: bytes | None = None) -> Seed:
         raise Rejected(
             RejectReason.INCONSISTENT, f"the value is of group {seed.group}, its key of {event.headers.group}"
         )
+    check_seed(seed)
+    return seed
+
+
+def check_seed(seed: Seed) -> None:
+    """What its fields say together. Raises Rejected."""
     if (said := _bad_ask(seed)) is not None:
         raise Rejected(RejectReason.SHAPE, said)
-    return seed
 
 
 def _bad_ask(seed: Seed) -> str | None:
@@ -125,7 +131,7 @@ def _is_handle(text: str) -> bool:
 
 def read_seed_cancelled(event: Event) -> str:
     """The id of a cancelled seed. Raises Rejected."""
-    seed = read_json(event).get("seed")
-    if not isinstance(seed, str) or not seed:
+    seed: Any = read_json(event).get("seed")
+    if not isinstance(seed, str) or not 0 < len(seed) <= MAX_TEXT - len(CANCELLED):
         raise Rejected(RejectReason.SHAPE, "`seed` is the id of the cancelled seed")
     return seed

@@ -42,6 +42,7 @@ class EventType(StrEnum):
     GROUP_TRAINED = "group.trained"
     GROUP_DROPPED = "group.dropped"
     RECORD_REJECTED = "record.rejected"
+    DERIVATION_REJECTED = "derivation.rejected"
 
 
 class Status(StrEnum):
