@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaError
@@ -104,9 +105,9 @@ def test_no_command_ends_over_foreign_records(shell: Shell) -> None:
 def test_no_worker_ends_over_foreign_seeds(shell: Shell) -> None:
     """One that ended before it commits would end every worker after it, over the same record."""
     settings = shell.settings
-    sound = {"kind": SeedKind.FRESH, "group_size": 2, "env": "game"}
+    sound: dict[str, Any] = {"kind": SeedKind.FRESH, "group_size": 2, "env": "game"}
     bad = [
-        Seed.model_construct(**{**sound, "id": name, "group": name, **odd})
+        Seed.model_construct(None, **{**sound, "id": name, "group": name, **odd})
         for name, odd in {
             "giant": {"group_size": 1 << 20}, "long": {"id": "i" * 100_000}, "env": {"env": "e" * 100_000},
             "train": {"group_train": 3}, "none": {"kind": SeedKind.RESUME, "prefix": "0/999999"},
