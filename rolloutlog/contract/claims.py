@@ -9,6 +9,7 @@ from __future__ import annotations
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rolloutlog.contract.json_text import parse
 from rolloutlog.contract.rejection import Rejected, problem_of
 from rolloutlog.contract.vocabulary import RejectReason
 
@@ -38,8 +39,6 @@ class Claim(BaseModel):
     def decode(cls, value: bytes) -> Claim:
         """Read an event's value. Raises Rejected."""
         try:
-            return cls.model_validate(orjson.loads(value))
-        except orjson.JSONDecodeError as error:
-            raise Rejected(RejectReason.NOT_JSON, f"not a claim: {error}") from error
+            return cls.model_validate(parse(value))
         except ValidationError as error:
             raise Rejected(RejectReason.SHAPE, f"not a claim: {problem_of(error)}") from error

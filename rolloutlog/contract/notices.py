@@ -6,19 +6,18 @@ Guarantees: buffer, trainer and audit read them alike; whatever is wrong is one 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-import orjson
-
-from rolloutlog.contract.checks import MAX_GROUP, check_digest, read_json
+from rolloutlog.contract.checks import check_digest, read_json
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import MAX_TEXT, Headers
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.rewards import REWARD, is_reward
 from rolloutlog.contract.seeds import CANCELLED, Seed
+from rolloutlog.contract.slot import MAX_GROUP
 from rolloutlog.contract.vocabulary import RejectReason, SeedKind
 
 
@@ -41,11 +40,10 @@ class Cancelled:
 
 
 def read_annotation(event: Event) -> dict[str, Any]:
-    """Facts by key; a `reward` is a finite number or null (pending). Raises Rejected."""
+    """Facts by key; null is a `reward` that is pending. Raises Rejected."""
     facts = read_json(event)
-    reward = facts.get("reward")
-    if reward is not None and not (_is_number(reward) and math.isfinite(reward)):
-        raise Rejected(RejectReason.SHAPE, f"`reward` is a finite number or null, not {str(reward)[:40]!r}")
+    if not is_reward(reward := facts.get("reward")):
+        raise Rejected(RejectReason.SHAPE, f"`reward` is {REWARD}, not {str(reward)[:40]!r}")
     return facts
 
 
@@ -74,10 +72,6 @@ def read_taken(event: Event) -> Taken:
     )
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _is_member(value: Any, size: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
 
@@ -90,8 +84,8 @@ def read_seed(event: Event, body: bytes | None = None) -> Seed:
     check_digest(event.headers, digest_of(raw))
     try:
         seed = Seed.decode(raw)
-    except orjson.JSONDecodeError as error:
-        raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
+    except Rejected:
+        raise
     except ValueError as error:
         raise Rejected(RejectReason.SHAPE, str(error)) from error
     if seed.group != event.headers.group:

@@ -16,6 +16,7 @@ from rolloutlog.contract.events import Event, Outgoing, outgoing
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import MAX_TEXT
 from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.json_text import parse, write
 from rolloutlog.contract.natural import LIMIT
 from rolloutlog.contract.rejection import problem_of
 from rolloutlog.contract.slot import Slot
@@ -133,14 +134,14 @@ class Seed(_Fact):
         )  # fmt: skip
 
     def encode(self) -> bytes:
-        """The event's value, the same bytes for the same seed."""
-        return orjson.dumps(self.model_dump(mode="json", exclude_none=True), option=orjson.OPT_SORT_KEYS)
+        """The event's value, the same bytes for the same seed. Raises Rejected for a number that JSON can't say."""
+        return write(self.model_dump(exclude_none=True), orjson.OPT_SORT_KEYS)
 
     @classmethod
     def decode(cls, value: bytes) -> Seed:
-        """Read an event's value; raises ValueError."""
+        """Read an event's value; raises ValueError, Rejected among them."""
         try:
-            return cls.model_validate(orjson.loads(value))
+            return cls.model_validate(parse(value))
         except ValidationError as error:
             raise ValueError(f"not a seed: {problem_of(error)}") from error
 

@@ -130,6 +130,7 @@ class RejectReason(StrEnum):
     SHAPE = "shape"
     DIGEST = "digest"
     LENGTHS = "lengths"
+    TOKEN_IDS = "token-ids"
     LOGPROBS = "logprobs"
     SEGMENTS = "segments"
     PARENT = "parent"
@@ -152,6 +153,7 @@ RESOLVES_SLOT = frozenset(
         RejectReason.SHAPE,
         RejectReason.DIGEST,
         RejectReason.LENGTHS,
+        RejectReason.TOKEN_IDS,
         RejectReason.LOGPROBS,
         RejectReason.SEGMENTS,
         RejectReason.PARENT,
