@@ -150,34 +150,29 @@ class Fold:
         if disposition is Disposition.DUPLICATE:
             return disposition
         (closed or self.groups[row.group]).kin.learn(row)
-        self.pool.supersede(row.group, row.member, row.attempt)
         if row.offset >= self.pool.floor:
-            late = closed is not None and closed.as_of is not None and row.offset >= closed.as_of
-            self._add_source(row, group, dead=late or disposition is Disposition.SUPERSEDED)
+            self._add_source(row, group)
         if closed:
             closed.keep(group)
         return disposition
 
     def _rejected(self, row: RolloutRow) -> Disposition:
         closed = self.closed.get(row.group)
-        entry = closed or self.groups.get(row.group) or OpenGroup(Group(row.group), self.partition)
-        group = entry.group(row.group) if isinstance(entry, ClosedGroup) else entry.group
-        if not group.reject_as(shape_of(row), row.member, row.attempt):
+        if closed is not None:
+            return Disposition.TAKEN if closed.kin.learn(row) else Disposition.DUPLICATE
+        opened = self.groups.get(row.group) or OpenGroup(Group(row.group), self.partition)
+        if not opened.group.reject_as(shape_of(row), row.member, row.attempt):
             return Disposition.DUPLICATE
-        entry.kin.learn(row)
-        self.pool.supersede(row.group, row.member, row.attempt)
-        if isinstance(entry, ClosedGroup):
-            entry.keep(group)
-        else:
-            self.groups[row.group] = entry
+        self.groups[row.group] = opened
+        opened.kin.learn(row)
         return Disposition.TAKEN
 
-    def _add_source(self, row: RolloutRow, group: Group, *, dead: bool) -> None:
+    def _add_source(self, row: RolloutRow, group: Group) -> None:
         candidates = offered(row, self.settings, self.census.skipped)
         if not candidates:
             return
         notes = group.member(row.member).notes.get(row.attempt)
-        source = Source(row, candidates, row.reward, dead=dead)
+        source = Source(row, candidates, row.reward)
         if notes is not None:
             source.reward, source.notes = notes.facts.get("reward", row.reward), set(notes.ids)
         self.pool.add(source)
@@ -245,16 +240,11 @@ class Fold:
         return self._open(row.group).group.expire(row.member, row.attempt)
 
     def _final(self, row: FinalRow) -> Disposition:
-        closed = self.closed.get(row.group)
-        if closed is not None and closed.as_of is not None:
+        if row.group in self.closed:
             return Disposition.DUPLICATE
-        self.pool.end(row.group, row.as_of)
-        if closed is not None:  # an eval group, which ended without
-            closed.as_of = row.as_of
-        else:
-            self._open(row.group).group.finish(End(row.as_of, row.reason, row.offset))
-            self._close(row.group)
-            self.census.ended[row.reason or TRAINED] += 1
+        self._open(row.group).group.finish(End(row.as_of, row.reason, row.offset))
+        self._close(row.group)
+        self.census.ended[row.reason or TRAINED] += 1
         return Disposition.TAKEN
 
     # the shard row, and where rows lie on the index

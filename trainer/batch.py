@@ -48,12 +48,20 @@ class DrawnGroup:
     final: GroupFinal
     members: tuple[DrawnMember, ...]
 
+    @property
+    def step(self) -> int:
+        """The train step that it was judged for."""
+        return self.final.step
+
 
 @dataclass(slots=True, frozen=True)
 class Batch:
-    """What step `step` consumes. `short`: at the end of a drained log there were fewer groups than a batch has."""
+    """What step `step` consumes; None where policies are imported, and each group has its own (design 4).
 
-    step: int
+    `short`: at the end of a drained log there were fewer groups than a batch has.
+    """
+
+    step: int | None
     groups: tuple[DrawnGroup, ...]
     short: bool = False
 

@@ -30,11 +30,13 @@ START_AGAIN = "start again: a new GroupStream goes on from what is on the log"
 class StepReport:
     """What a step consumed, and what was dropped or expired since the step before it, by reason.
 
-    `reward` is the mean over the kept members. Tokens of kept, surplus and dropped members lie side by side: a
-    straggler policy that favours short ones shows.
+    `step` is None where each group has its own: `steps` has those that there are. `reward` is the mean over the kept
+    members. Tokens of kept, surplus and dropped members lie side by side: a straggler policy that favours short ones
+    shows.
     """
 
-    step: int
+    step: int | None
+    steps: list[int]
     groups: int
     members: int
     reward: float | None
@@ -55,6 +57,7 @@ class StepReport:
         told = [member for group in batch.groups for member in group.final.members]
         return cls(
             step=batch.step,
+            steps=sorted({group.step for group in batch.groups}),
             groups=len(batch.groups),
             members=len(verdicts),
             reward=fmean(rewards) if rewards else None,

@@ -28,6 +28,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import HIDDEN_S
 from rolloutlog.kafka.ends import Ends, Place
 from rolloutlog.kafka.reading import ends_at, settled
+from rolloutlog.kafka.wait import Wait
 from rolloutlog.trainer.batch import Batch, drawn
 from rolloutlog.trainer.draw import Pick
 from rolloutlog.trainer.loading import load
@@ -35,6 +36,8 @@ from rolloutlog.trainer.opening import Parts, Start, first_step, now_ms, opened
 from rolloutlog.trainer.step import StepReport, step_events
 from rolloutlog.trainer.watch import Watch, no_policy, starved
 
+IDLE_S = 10.0
+"""A stream that had no batch for so long says that it waits."""
 WAIT_MS = 500
 """How long one wait for records lasts; between two the stream looks at deadlines and the watchdog."""
 
@@ -52,6 +55,7 @@ class GroupStream:
         self._step: int | None = None
         self._stopping = False
         self._watch = Watch(settings.trainer.starve_s)
+        self._no_policy, self._no_groups = Wait(log.warning), Wait(log.warning, after_s=IDLE_S)
 
     async def __aenter__(self) -> Self:
         try:
@@ -108,9 +112,9 @@ class GroupStream:
         """
         parts, policy = self._parts, None
         if any(group.id not in parts.intake.assemblies[group.partition].groups for group in batch.groups):
-            raise ValueError(f"step {batch.step} was told before")
+            raise ValueError(f"this batch was told before: {', '.join(group.id for group in batch.groups)}")
         if publish is not None:
-            if not parts.history.started:
+            if batch.step is None or not parts.history.started:
                 raise SettingsError("weights can't be published over imported policies: no timeline was started")
             policy = Policy(parts.history.timeline, batch.step)
         notes = parts.draw.notes
@@ -155,8 +159,10 @@ class GroupStream:
                 return False
             if drain or self._watch.late(_clock()):
                 raise no_policy(self._settings.namespace)
+            self._no_policy.goes_on(f"no policy was published or imported in {self._settings.namespace}")
             await asyncio.sleep(WAIT_MS / 1000)
             await policies.catch_up()
+        self._no_policy.over("a policy came")
         self._step = first_step(self._start, policies.history, None)  # nothing was trained yet
         return True
 
@@ -176,6 +182,7 @@ class GroupStream:
                 pass
             behind = await intake.behind(stops)
             if (not behind or self._enough(size)) and (batch := await self._draw(size, least=size)):
+                self._no_groups.over("a batch is there")
                 return batch
             if not await self._read(WAIT_MS) and not behind:
                 if drain:
@@ -184,7 +191,12 @@ class GroupStream:
                 await self._write_notes()
             if self._watch.late(_clock()):
                 raise await self._starved(size)
+            self._no_groups.goes_on(self._lacking(size))
         return None
+
+    def _lacking(self, size: int) -> str:
+        known = sum(len(assembly.groups) for assembly in self._parts.intake.assemblies.values())
+        return f"{self._parts.draw.settled} of {size} groups are ready, {known} haven't ended"
 
     async def _read(self, timeout_ms: int) -> bool:
         """Take in what came; True if anything did."""
@@ -223,8 +235,7 @@ class GroupStream:
         groups = tuple(drawn(pick) for pick in picks)
         for pick in picks:
             pick.pending.payloads.clear()
-        step = max(pick.verdict.step for pick in picks) if self._step is None else self._step
-        self._step = None if self._step is None else self._step + 1
+        step, self._step = self._step, None if self._step is None else self._step + 1
         return Batch(step, groups, short=len(picks) < size)
 
     async def _loaded(self, picks: list[Pick]) -> bool:

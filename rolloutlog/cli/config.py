@@ -41,7 +41,7 @@ def load(flags: Mapping[str, Any], config: Path | None = None) -> Loaded:
     """Merge the four sources; raises SettingsError."""
     _refuse_unknown_variables()
     path = config or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-    if config is not None and not config.exists():
+    if config is not None and not config.is_file():
         raise SettingsError(f"there is no settings file {config}")
     given = {name: value for name, value in flags.items() if value is not None}
     merged: dict[str, Any] = {}

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, notes, print_json, print_table
+from rolloutlog.cli.output import counted, line, notes, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -96,17 +96,23 @@ def print_report(report: Report) -> None:
     print_table(None, columns, rows)
     for name, era in sorted(report.eras.items()):
         for what, reasons in (("skipped", era.skipped), ("rejected", era.rejected)):
-            for reason, counted in sorted(reasons.items()):
-                why = f" ({counted.why})" if counted.why else ""
-                line(f"{what} {counted.count} of {name}: {reason}, first at {counted.first}{why}")
-    for reason, counted in sorted(report.passed.items()):
-        line(f"passed over {counted.count} files: {reason}, first {counted.first}")
+            for reason, met in sorted(reasons.items()):
+                why = f" ({met.why})" if met.why else ""
+                line(f"{what} {met.count} of {name}: {reason}, first at {met.first}{why}")
+    for reason, met in sorted(report.passed.items()):
+        line(f"passed over {met.count} files: {reason}, first {met.first}")
     rate = f", {report.bytes / max(report.seconds, 1e-9) / 1e6:.0f} MB/s" if report.seconds >= 1 else ""
-    written = "would be written" if report.dry_run else "written"
-    line(
-        f"{report.imported} rollouts in {report.groups} groups and {report.singles} singles {written}; "
-        f"{report.policies} policies, {report.cancelled} members cancelled; {report.seconds:.1f} s{rate}"
-    )
+    line(f"{_written(report)}; {report.seconds:.1f} s{rate}")
+
+
+def _written(report: Report) -> str:
+    """What was written, and of how many groups that were read."""
+    read = counted({"groups": report.groups, "singles": report.singles})
+    if not report.imported:
+        return f"nothing new of {read}"
+    more = {"policies": report.policies, "members cancelled": report.cancelled}
+    said = f"; {counted(more)}" if any(more.values()) else ""
+    return f"{report.imported} rollouts of {read} {'would be ' if report.dry_run else ''}written{said}"
 
 
 def _numbers(era: EraCounts) -> tuple[int, ...]:
@@ -115,7 +121,7 @@ def _numbers(era: EraCounts) -> tuple[int, ...]:
 
 
 def _total(reasons: dict[str, Any]) -> int:
-    return sum(counted.count for counted in reasons.values())
+    return sum(met.count for met in reasons.values())
 
 
 @contextmanager

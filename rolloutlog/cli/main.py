@@ -6,6 +6,7 @@ has the exit code that design 11 gives it. Leaves out: what the commands do, a f
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -36,10 +37,15 @@ from rolloutlog.cli import (
     worker,
 )
 from rolloutlog.cli.output import Logged, line, note, print_error, print_error_json, print_problem
-from rolloutlog.contract.errors import MissingExtra, RolloutlogError
+from rolloutlog.contract.errors import MissingExtra, PathUnusable, RolloutlogError
 
 MISUSED, INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 2, 70, 130, 141, 143
 STDOUT = 1
+OF_PATHS = {
+    errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.ENOSPC, errno.EDQUOT,
+    errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP, errno.ENOTEMPTY, errno.EXDEV, errno.EFBIG, errno.EBUSY,
+}  # fmt: skip
+"""Errors of the system that are about a path or its disk, so not faults of ours."""
 HOW_TO_DEBUG = "--debug shows where"
 SERVICES = {"buffer", "train", "worker", "--follow", "-f"}
 """Words of commands that SIGTERM ends well, with 0."""
@@ -98,9 +104,14 @@ def _root(
 def main() -> None:
     """Run the command line and exit."""
     arguments = sys.argv[1:]
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - it was closed by whoever started us
     logging.basicConfig(level=logging.WARNING, handlers=[Logged()])
     signal.signal(signal.SIGTERM, partial(_terminated, 0 if SERVICES & set(arguments) else TERMINATED))
-    sys.exit(run(arguments))
+    try:
+        code = run(arguments)
+    except BrokenPipeError:  # of stderr
+        code = CLOSED_PIPE
+    sys.exit(code)
 
 
 def _terminated(code: int, number: int, frame: FrameType | None) -> None:
@@ -145,8 +156,8 @@ def _misused(error: Any, as_json: bool) -> int:
 
 def _broken(error: Exception, as_json: bool, *, debug: bool) -> int:
     """What nobody raised on purpose: an extra that isn't installed, or a fault of ours."""
-    if (missing := _missing_extra(error)) is not None:
-        return _failed(missing, as_json)
+    if (known := _missing_extra(error) or _unusable(error)) is not None:
+        return _failed(known, as_json)
     if debug:
         for each in "".join(traceback.format_exception(error)).splitlines():
             note(each)
@@ -155,6 +166,13 @@ def _broken(error: Exception, as_json: bool, *, debug: bool) -> int:
     else:
         note(f"internal error: {type(error).__name__}: {error} ({HOW_TO_DEBUG})")
     return INTERNAL
+
+
+def _unusable(error: Exception) -> PathUnusable | None:
+    """The path that an error of the system is about; None for others, such as those of a network."""
+    if not isinstance(error, OSError) or error.errno not in OF_PATHS:
+        return None
+    return PathUnusable(f"{error.filename or 'the output'}: {error.strerror}")
 
 
 def _reader_gone() -> int:

@@ -35,14 +35,14 @@ CHUNK = 500
 DIGEST, SHORT = re.compile(r"\b[0-9a-f]{32}\b"), 12
 
 
-class _Facts(Console):
+class _Piped(Console):
     def on_broken_pipe(self) -> None:
         """A reader that went away is told by the exit code (design 11); rich alone would exit with 1."""
         raise BrokenPipeError
 
 
-_facts = _Facts(highlight=False)
-notes = Console(stderr=True, highlight=False)
+_facts = _Piped(highlight=False)
+notes = _Piped(stderr=True, highlight=False)
 """For bars; text goes through `note`."""
 
 

@@ -16,6 +16,7 @@ from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.groups import Step
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.output import line, note, number_of, print_json
+from rolloutlog.cli.table import numbers_text
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -50,7 +51,8 @@ def run(
 
     def told(report: StepReport) -> None:
         reward = "" if report.reward is None else f"reward {report.reward:.3g}, "
-        note(f"step {report.step}: {reward}{number_of(report.groups, 'group')}, {report.trainable_tokens} tokens")
+        what = f"{reward}{number_of(report.groups, 'group')}, {report.trainable_tokens} tokens"
+        note(f"step {numbers_text(report.steps)}: {what}")
 
     async def work() -> dict[str, Any]:
         stop = asyncio.Event()

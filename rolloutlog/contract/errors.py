@@ -41,6 +41,12 @@ class MissingExtra(RolloutlogError):
         self.extra = extra
 
 
+class PathUnusable(RolloutlogError):
+    """A file or folder of this machine, or the output, can't be read or written."""
+
+    default_hint = "check the path, its rights, and the room on its disk"
+
+
 class BrokerUnreachable(RolloutlogError):
     """No Kafka broker answered at the given address, or none is configured."""
 

@@ -6,18 +6,19 @@ Guarantees: buffer, trainer and audit read them alike; whatever is wrong is one 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rolloutlog.contract.checks import check_digest, read_json
+import orjson
+
+from rolloutlog.contract.checks import MAX_GROUP, check_digest, read_json
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import MAX_TEXT, Headers
+from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.rewards import REWARD, is_reward
-from rolloutlog.contract.seeds import CANCELLED, Seed
-from rolloutlog.contract.slot import MAX_GROUP
+from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.vocabulary import RejectReason, SeedKind
 
 
@@ -40,10 +41,11 @@ class Cancelled:
 
 
 def read_annotation(event: Event) -> dict[str, Any]:
-    """Facts by key; null is a `reward` that is pending. Raises Rejected."""
+    """Facts by key; a `reward` is a finite number or null (pending). Raises Rejected."""
     facts = read_json(event)
-    if not is_reward(reward := facts.get("reward")):
-        raise Rejected(RejectReason.SHAPE, f"`reward` is {REWARD}, not {str(reward)[:40]!r}")
+    reward = facts.get("reward")
+    if reward is not None and not (_is_number(reward) and math.isfinite(reward)):
+        raise Rejected(RejectReason.SHAPE, f"`reward` is a finite number or null, not {str(reward)[:40]!r}")
     return facts
 
 
@@ -57,8 +59,7 @@ def read_cancelled(event: Event) -> Cancelled:
     found = cast("list[Any]", members) if isinstance(members, list) else []
     if not found or not all(_is_member(member, size) for member in found):
         raise Rejected(RejectReason.SHAPE, f"`members` lists one or more members of a group of {size}")
-    reason: Any = body.get("reason")
-    return Cancelled(tuple(sorted(set(found))), reason if isinstance(reason, str) else "")
+    return Cancelled(tuple(sorted(set(found))), str(body.get("reason", "")))
 
 
 def read_taken(event: Event) -> Taken:
@@ -70,6 +71,10 @@ def read_taken(event: Event) -> Taken:
         headers.renewal or 0,
         headers.require(Headers.lease),
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_member(value: Any, size: int) -> bool:
@@ -84,22 +89,17 @@ def read_seed(event: Event, body: bytes | None = None) -> Seed:
     check_digest(event.headers, digest_of(raw))
     try:
         seed = Seed.decode(raw)
-    except Rejected:
-        raise
+    except orjson.JSONDecodeError as error:
+        raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
     except ValueError as error:
         raise Rejected(RejectReason.SHAPE, str(error)) from error
     if seed.group != event.headers.group:
         raise Rejected(
             RejectReason.INCONSISTENT, f"the value is of group {seed.group}, its key of {event.headers.group}"
         )
-    check_seed(seed)
-    return seed
-
-
-def check_seed(seed: Seed) -> None:
-    """What its fields say together. Raises Rejected."""
     if (said := _bad_ask(seed)) is not None:
         raise Rejected(RejectReason.SHAPE, said)
+    return seed
 
 
 def _bad_ask(seed: Seed) -> str | None:
@@ -125,7 +125,7 @@ def _is_handle(text: str) -> bool:
 
 def read_seed_cancelled(event: Event) -> str:
     """The id of a cancelled seed. Raises Rejected."""
-    seed: Any = read_json(event).get("seed")
-    if not isinstance(seed, str) or not 0 < len(seed) <= MAX_TEXT - len(CANCELLED):
+    seed = read_json(event).get("seed")
+    if not isinstance(seed, str) or not seed:
         raise Rejected(RejectReason.SHAPE, "`seed` is the id of the cancelled seed")
     return seed

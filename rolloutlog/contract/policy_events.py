@@ -69,13 +69,11 @@ def policy_imported(policy: Policy, *, run: str, source: str, now: int) -> Outgo
 
 
 def fold(history: History, event: Event) -> None:
-    """Fold one event of `policy-versions`; one that says nothing of policies passes. Raises Rejected.
+    """Fold one event of `policy-versions`. Raises Rejected.
 
     A rejected event leaves the history as it was.
     """
     kind = read_attributes(event)
-    if kind is EventType.CHECKPOINT_SAVED:
-        return
     body = read_json(event)
     try:
         if kind is EventType.TIMELINE_STARTED:

@@ -121,23 +121,20 @@ TOPICS: dict[Topic, TopicSpec] = {
         TopicSpec(
             Topic.POLICY_VERSIONS, "run id", 1, "delete",
             ("trainer", "importers"), ("workers", "importers", "feeder", "trainer", "audit"),
-            "timelines, policies and checkpoints, in order",
-            (T.TIMELINE_STARTED, T.POLICY_IMPORTED, T.POLICY_PUBLISHED, T.CHECKPOINT_SAVED),
+            "timelines and policies, in order",
+            (T.TIMELINE_STARTED, T.POLICY_IMPORTED, T.POLICY_PUBLISHED),
         ),
         TopicSpec(
             Topic.RUN, "name of the fact", 1, "compact",
             ("every service",), ("every service",),
             "what the run is: P, batch size, settings under their digest, cursors",
-            (
-                T.RUN_DECLARED, T.SETTINGS_RECORDED, T.CURSOR_MOVED,
-                T.MANIFEST_PINNED, T.SOURCE_DECLARED, T.AUDIT_SEALED,
-            ),
+            (T.RUN_DECLARED, T.SETTINGS_RECORDED, T.CURSOR_MOVED),
         ),
         TopicSpec(
             Topic.DEAD_LETTERS, "key of the bad record", 1, "delete",
             ("every consumer",), ("people", "audit"),
-            "what was rejected, a record or what would be derived from it: reason, handle and digest, not the value",
-            (T.RECORD_REJECTED, T.DERIVATION_REJECTED),
+            "records that were rejected: reason, handle, headers and digest, not the value",
+            (T.RECORD_REJECTED,),
         ),
     )
 }  # fmt: skip

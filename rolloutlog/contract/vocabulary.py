@@ -21,7 +21,6 @@ class EventType(StrEnum):
     TIMELINE_STARTED = "timeline.started"
     POLICY_IMPORTED = "policy.imported"
     POLICY_PUBLISHED = "policy.published"
-    CHECKPOINT_SAVED = "checkpoint.saved"
     ROLLOUT_INDEXED = "rollout.indexed"
     ANNOTATION_INDEXED = "annotation.indexed"
     TAKE_INDEXED = "take.indexed"
@@ -35,14 +34,10 @@ class EventType(StrEnum):
     RUN_DECLARED = "run.declared"
     SETTINGS_RECORDED = "settings.recorded"
     CURSOR_MOVED = "cursor.moved"
-    MANIFEST_PINNED = "manifest.pinned"
-    SOURCE_DECLARED = "source.declared"
-    AUDIT_SEALED = "audit.sealed"
     MEMBER_EXPIRED = "member.expired"
     GROUP_TRAINED = "group.trained"
     GROUP_DROPPED = "group.dropped"
     RECORD_REJECTED = "record.rejected"
-    DERIVATION_REJECTED = "derivation.rejected"
 
 
 class Status(StrEnum):
@@ -130,7 +125,6 @@ class RejectReason(StrEnum):
     SHAPE = "shape"
     DIGEST = "digest"
     LENGTHS = "lengths"
-    TOKEN_IDS = "token-ids"
     LOGPROBS = "logprobs"
     SEGMENTS = "segments"
     PARENT = "parent"
@@ -153,7 +147,6 @@ RESOLVES_SLOT = frozenset(
         RejectReason.SHAPE,
         RejectReason.DIGEST,
         RejectReason.LENGTHS,
-        RejectReason.TOKEN_IDS,
         RejectReason.LOGPROBS,
         RejectReason.SEGMENTS,
         RejectReason.PARENT,

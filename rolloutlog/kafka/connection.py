@@ -20,6 +20,7 @@ from aiokafka.errors import KafkaError
 from rolloutlog.contract.errors import BrokerUnreachable, SettingsError
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names
+from rolloutlog.kafka.addresses import checked
 from rolloutlog.kafka.properties import Security, read_properties, security_of
 from rolloutlog.kafka.quiet import hushed, quiet_clients
 
@@ -123,7 +124,8 @@ def connection_of(settings: Settings) -> Connection:
     servers = settings.bootstrap_servers or properties.get("bootstrap.servers")
     if not servers:
         raise BrokerUnreachable("no bootstrap servers are set")
-    return Connection(servers, Names(settings.namespace), security_of(properties), settings.topics.max_message_bytes)
+    names, limit = Names(settings.namespace), settings.topics.max_message_bytes
+    return Connection(checked(servers), names, security_of(properties), limit)
 
 
 async def connect(settings: Settings) -> Connection:

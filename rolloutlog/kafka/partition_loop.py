@@ -33,6 +33,10 @@ from rolloutlog.kafka.owned_partition import OwnedPartition, PartitionReport
 from rolloutlog.kafka.patience import Patience
 from rolloutlog.kafka.shard import Shard, ShardFactory
 from rolloutlog.kafka.takeover import Held
+from rolloutlog.kafka.wait import Wait
+
+IDLE_S = 10.0
+"""A member that folded nothing for so long says so."""
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +56,7 @@ class PartitionLoop:
         self._stopping = asyncio.Event()
         self._patience = Patience(self._context.options.patience_s, self._context.options.max_crashes)
         self._mismatches = 0
+        self._wait, self._seen = Wait(log.warning, after_s=IDLE_S), 0
 
     @property
     def totals(self) -> Totals:
@@ -101,10 +106,20 @@ class PartitionLoop:
         try:
             while not (self._stopping.is_set() or self._is_drained() or self._failures()):
                 await self._or_stop(member.beat())
+                self._tell_waiting()
         finally:
             self._closing = True
             await self._revoked()
             await member.stop()
+
+    def _tell_waiting(self) -> None:
+        """Say that nothing comes, or that others own all partitions."""
+        if self.totals.events != self._seen:
+            self._seen = self.totals.events
+            self._wait.over("events came")
+        elif self._settled:
+            owned = f"of {len(self._owners)} partitions" if self._owners else "since others own every partition"
+            self._wait.goes_on(f"nothing to fold {owned}")
 
     def _assigned(self, numbers: frozenset[int]) -> None:
         if self._closing:

@@ -162,3 +162,43 @@ def test_the_doctor_proves_what_is_wrong_and_advises_the_rest(tmp_path: Path, ka
     assert (dead.returncode, "bad    broker" in dead.stdout) == (1, True)
     empty = run("doctor", "-n", "nobody", "-b", kafka_broker.bootstrap_servers, folder=tmp_path)
     assert (empty.returncode, "none of namespace nobody" in empty.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["demo", "--export", "file/below"], "file/below"),
+        (["demo", "--export", "x" * 300], "x" * 300),
+        (["import", "file/below", "--dry-run"], "file/below"),
+        (["status", "--config", "."], "."),
+        (["status", "--config", "file/below"], "file/below"),
+        (["status", "-b", "127.0.0.1:1", "--command-config", "nowhere"], "nowhere"),
+        (["audit", "-b", "http://kafka:9092"], "http://kafka:9092"),
+        (["audit", "-b", "127.0.0.1:99999"], "127.0.0.1:99999"),
+    ],
+)
+def test_a_path_or_an_address_that_cant_be_is_bad_use_and_named(
+    arguments: list[str], named: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    done = run(*arguments, folder=tmp_path)
+    assert (done.returncode, named in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk at hand")
+def test_a_full_disk_behind_stdout_is_no_fault_of_ours(tmp_path: Path) -> None:
+    for option in ("", "--json"):
+        command = f"{SCRIPT} config show {option} >/dev/full"
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, "the output: No space left on device" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_closed_stdout_is_nobodys_fault(tmp_path: Path) -> None:
+    done = subprocess.run(["bash", "-c", f"{SCRIPT} config show >&-"], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_broken_stderr_exits_141(tmp_path: Path) -> None:
+    command = f"({SCRIPT} audit --nope 2>&1 >/dev/null; echo $? >code) | sleep 0"
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=False, timeout=60)
+    assert (tmp_path / "code").read_text().strip() == "141"

@@ -95,7 +95,7 @@ def test_it_starts_no_timeline_and_takes_a_first_step_and_a_number_of_steps(log:
         await log.bring(0)
         await write_groups(log, 0, 6)
         steps: list[int] = []
-        report = await run_dispatch(log.settings, step=1, steps=2, on_step=lambda said: steps.append(said.step))
+        report = await run_dispatch(log.settings, step=1, steps=2, on_step=lambda said: steps.extend(said.steps))
         assert (report.steps, steps) == (2, [1, 2])
         assert [final.step for final in await log.finals()].count(1) == 2
         assert len(await log.read(Topic.POLICY_VERSIONS)) == 1
