@@ -25,13 +25,16 @@ EarlyNotes = dict[int, dict[int, Notes]]
 
 @dataclass(slots=True)
 class ClosedGroup:
-    """An ended group. `seen` holds member, attempt, status and digest of each good record, `seeds` the ids of its whole
-    seeds, `mark` the candidate that the first of them drew. `counted`: among the resolved underived groups."""
+    """An ended group. `seen` holds member, attempt, status and digest of each good record, `rejected` each member's
+    highest bad attempt, `seeds` the ids of its whole seeds, `mark` the candidate that the first of them drew. Records
+    at or above `as_of` are late (None: no final event). `counted`: among the resolved underived groups."""
 
     kin: Kin
     partition: int
+    as_of: int | None = None
     shape: Shape | None = None
     seen: bytes = b""
+    rejected: dict[int, int] = field(default_factory=dict[int, int])
     early: EarlyNotes = field(default_factory=EarlyNotes)
     seeds: frozenset[str] = frozenset()
     mark: Mark | None = None
@@ -42,6 +45,7 @@ class ClosedGroup:
     def of(cls, opened: OpenGroup) -> ClosedGroup:
         """Close a group."""
         closed = cls(opened.kin, opened.partition, mark=opened.mark, refused=opened.refused, counted=opened.counted)
+        closed.as_of = None if opened.group.end is None else opened.group.end.as_of
         closed.seeds = frozenset(seed for seed, asks in opened.seeds.items() if not asks)
         closed.keep(opened.group)
         return closed
@@ -65,6 +69,8 @@ class ClosedGroup:
         group = Group(group_id, self.shape)
         for index, attempt, status, digest in _SEEN.iter_unpack(self.seen):
             group.member(index).seen[attempt] = (digest.hex(), _STATUSES[status])
+        for index, attempt in self.rejected.items():
+            group.member(index).rejected = attempt
         for index, notes in self.early.items():
             group.member(index).notes = notes
         return group
@@ -77,6 +83,7 @@ class ClosedGroup:
             for index, member in sorted(group.members.items())
             for attempt, (digest, status) in sorted(member.seen.items())
         )
+        self.rejected = {index: member.rejected for index, member in group.members.items() if member.rejected}
         early = {index: _unseen(member) for index, member in group.members.items()}
         self.early = {index: notes for index, notes in early.items() if notes}
 

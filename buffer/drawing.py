@@ -1,8 +1,9 @@
 """Draws under way: chosen and not yet rendered, or emitted and not yet read back from `seeds` (design 6).
 
 Guarantees: draw `k` is a function of the fold at the offsets that it names, the settings, and the draws before `k`;
-seeds leave in the order of their numbers, so whoever reads `seeds` knows every draw before. A draw whose payload
-can't be had is void with all after it, and its number isn't used again. Leaves out: payloads and the clock.
+seeds leave in the order of their numbers, so whoever reads `seeds` knows every draw before. A draw of which no seed can
+be made is void with all after it, and its number isn't used again: its candidate is discarded, but stays among those
+that are drawn from, so that whoever draws `k` again needn't know what was void. Leaves out: payloads and the clock.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rolloutlog.buffer.candidates import Candidate, Source
 from rolloutlog.buffer.draws import allowed, pick, share
 from rolloutlog.buffer.fold import Fold
 from rolloutlog.buffer.screening import CandidateKey, key_of
-from rolloutlog.contract.seeds import Draw
+from rolloutlog.contract.seeds import LAST_DRAW, Draw
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 
@@ -40,15 +41,14 @@ class Drawn:
 
 @dataclass(slots=True)
 class Drawing:
-    """`queue` waits for payloads, oldest number first; `emitted` waits to be folded. Nothing is drawn before the moment
-    `not_before`, in seconds of the caller's clock; at so many changes of the fold, `dry_at`, no candidate was left."""
+    """`queue` waits for payloads, oldest number first; `emitted` waits to be folded. At so many changes of the fold,
+    `dry_at`, no candidate was left."""
 
     settings: Settings
     digest: str
     queue: list[Drawn] = field(default_factory=list[Drawn])
     emitted: dict[int, CandidateKey] = field(default_factory=dict[int, CandidateKey])
     next_number: int = 0
-    not_before: float = 0.0
     dry_at: int = -1
 
     def draw(self, fold: Fold) -> None:
@@ -59,10 +59,10 @@ class Drawing:
         in_flight = self._in_flight()
         live = fold.live(in_flight)
         for _ in range(count):
-            if not live:
+            drawn = self._next(fold, live, in_flight)
+            if drawn is None:
                 self.dry_at = fold.changes
                 return
-            drawn = self._next(fold, live, in_flight)
             in_flight[drawn.key] += 1
             if drawn.earlier + 1 >= self._max_draws(drawn.candidate):
                 live.remove((drawn.source, drawn.candidate))
@@ -73,9 +73,17 @@ class Drawing:
 
     def _next(
         self, fold: Fold, live: list[tuple[Source, Candidate]], in_flight: Mapping[CandidateKey, int]
-    ) -> Drawn:  # fmt: skip
+    ) -> Drawn | None:  # fmt: skip
+        """The next draw that isn't void from the start; None where all that could be drawn is discarded."""
+        if all(candidate.discarded for _, candidate in live):
+            return None
         number = max(fold.next_draw, self.next_number)
         source, candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
+        while candidate.discarded:
+            number += 1
+            source, candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
+        if number >= LAST_DRAW:
+            return None
         at = fold.next_offsets
         draw = Draw(
             number=number, rollouts=at[Topic.ROLLOUTS], seeds=at[Topic.SEEDS], group_events=at[Topic.GROUP_EVENTS],
@@ -103,10 +111,10 @@ class Drawing:
         self.queue.remove(drawn)
         self.emitted[drawn.draw.number] = drawn.key
 
-    def void(self, again_at: float) -> None:
-        """The first of the queue can't be rendered: it and all after it are drawn anew later, with new numbers."""
+    def void(self) -> None:
+        """No seed can be made of one in the queue: all are drawn anew, with new numbers."""
         self.queue.clear()
-        self.not_before, self.dry_at = again_at, -1
+        self.dry_at = -1
 
     def folded(self, draw: Draw) -> None:
         """A seed was read back."""

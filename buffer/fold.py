@@ -150,29 +150,34 @@ class Fold:
         if disposition is Disposition.DUPLICATE:
             return disposition
         (closed or self.groups[row.group]).kin.learn(row)
+        self.pool.supersede(row.group, row.member, row.attempt)
         if row.offset >= self.pool.floor:
-            self._add_source(row, group)
+            late = closed is not None and closed.as_of is not None and row.offset >= closed.as_of
+            self._add_source(row, group, dead=late or disposition is Disposition.SUPERSEDED)
         if closed:
             closed.keep(group)
         return disposition
 
     def _rejected(self, row: RolloutRow) -> Disposition:
         closed = self.closed.get(row.group)
-        if closed is not None:
-            return Disposition.TAKEN if closed.kin.learn(row) else Disposition.DUPLICATE
-        opened = self.groups.get(row.group) or OpenGroup(Group(row.group), self.partition)
-        if not opened.group.reject_as(shape_of(row), row.member, row.attempt):
+        entry = closed or self.groups.get(row.group) or OpenGroup(Group(row.group), self.partition)
+        group = entry.group(row.group) if isinstance(entry, ClosedGroup) else entry.group
+        if not group.reject_as(shape_of(row), row.member, row.attempt):
             return Disposition.DUPLICATE
-        self.groups[row.group] = opened
-        opened.kin.learn(row)
+        entry.kin.learn(row)
+        self.pool.supersede(row.group, row.member, row.attempt)
+        if isinstance(entry, ClosedGroup):
+            entry.keep(group)
+        else:
+            self.groups[row.group] = entry
         return Disposition.TAKEN
 
-    def _add_source(self, row: RolloutRow, group: Group) -> None:
+    def _add_source(self, row: RolloutRow, group: Group, *, dead: bool) -> None:
         candidates = offered(row, self.settings, self.census.skipped)
         if not candidates:
             return
         notes = group.member(row.member).notes.get(row.attempt)
-        source = Source(row, candidates, row.reward)
+        source = Source(row, candidates, row.reward, dead=dead)
         if notes is not None:
             source.reward, source.notes = notes.facts.get("reward", row.reward), set(notes.ids)
         self.pool.add(source)
@@ -240,11 +245,16 @@ class Fold:
         return self._open(row.group).group.expire(row.member, row.attempt)
 
     def _final(self, row: FinalRow) -> Disposition:
-        if row.group in self.closed:
+        closed = self.closed.get(row.group)
+        if closed is not None and closed.as_of is not None:
             return Disposition.DUPLICATE
-        self._open(row.group).group.finish(End(row.as_of, row.reason, row.offset))
-        self._close(row.group)
-        self.census.ended[row.reason or TRAINED] += 1
+        self.pool.end(row.group, row.as_of)
+        if closed is not None:  # an eval group, which ended without
+            closed.as_of = row.as_of
+        else:
+            self._open(row.group).group.finish(End(row.as_of, row.reason, row.offset))
+            self._close(row.group)
+            self.census.ended[row.reason or TRAINED] += 1
         return Disposition.TAKEN
 
     # the shard row, and where rows lie on the index

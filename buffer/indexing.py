@@ -1,7 +1,8 @@
 """From an event of an input topic to its row: the one place where the shard reads foreign bytes (design 4 and 6.1).
 
 Guarantees: pure; any bytes give a row or `Rejected`, and a bad record whose headers name a slot gives the row that
-ends it. Leaves out: fetching what a claim stands for, and what the row does to the shard.
+ends it; a row that is given can be written. Leaves out: fetching what a claim stands for, and what the row does to the
+shard.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rolloutlog.buffer.derivations.catalogue import all_anchors
-from rolloutlog.buffer.rollout_row import RolloutRow, pack
+from rolloutlog.buffer.fitness import fitness_of
+from rolloutlog.buffer.rollout_row import RolloutRow
 from rolloutlog.buffer.rows import (
     AnnotationRow,
     CancelRow,
@@ -20,23 +21,21 @@ from rolloutlog.buffer.rows import (
     SeedCancelRow,
     SeedRow,
     TakeRow,
-    encode,
+    row_event,
 )
-from rolloutlog.buffer.selection import needs_container, unfit
 from rolloutlog.contract.checks import read_headers, read_rollout
-from rolloutlog.contract.events import Event
+from rolloutlog.contract.events import Event, Outgoing
 from rolloutlog.contract.finals import MemberExpired, read_group_event
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import cancelled_id, digest_of, id_of, rollout_id, taken_id
 from rolloutlog.contract.notices import read_annotation, read_cancelled, read_seed, read_seed_cancelled, read_taken
 from rolloutlog.contract.provenance import STATUS_OF
-from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.rejection import HOSTILE, HeaderError, Rejected, fault_of
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import EventType, RejectReason, Status
 
 MAX_ROW = 40 * 1024
-MAX_ANCHORS = 2048
-"""Bytes of a row, and anchors in a rollout's: with its texts it stays below the least limit that a topic may have."""
+"""Bytes of a row that isn't a rollout's: below the least limit that a topic may have."""
 
 
 class Body(NamedTuple):
@@ -46,33 +45,35 @@ class Body(NamedTuple):
     content_type: str
 
 
-def row_of(event: Event, partitions: int, body: Body | Rejected | None = None) -> Row:
+class Found(NamedTuple):
+    """The row of an event; `fault` says why nothing can be derived from the sound record that it describes."""
+
+    row: Row
+    fault: str | None = None
+
+
+def row_of(event: Event, partitions: int, body: Body | Rejected | None = None) -> Found:
     """The row of an event. `body` is what its claim stands for, or why that can't be had. Raises Rejected."""
-    row = _row(event, partitions, body)
-    if not isinstance(row, RolloutRow):  # whose size is bounded by its texts and anchors
-        _check_row(row)
-    return row
-
-
-def _check_row(row: Row) -> None:
-    """Refuse what would be too much for a row, before it can hold up a transaction. Raises Rejected."""
-    try:
-        size = len(encode(row))
-    except TypeError as error:
-        raise Rejected(RejectReason.SHAPE, f"a number is out of range: {error}") from error
-    if size > MAX_ROW:
-        raise Rejected(RejectReason.SHAPE, f"its facts take {size} bytes; a row of the index holds {MAX_ROW}")
-
-
-def _row(event: Event, partitions: int, body: Body | Rejected | None) -> Row:
     kind = read_headers(event, partitions)
     if isinstance(body, Rejected):
         raise body
     if kind in STATUS_OF:
         return _rollout(event, body)
-    if kind is EventType.SEED_EMITTED:
-        return _seed(event, body)
-    return _READERS[kind](event)
+    return Found(_seed(event, body) if kind is EventType.SEED_EMITTED else _READERS[kind](event))
+
+
+def written(row: Row, *, partition: int, source: str, now: int) -> Outgoing:
+    """The row as a record of the index, before it can hold up a transaction. Raises Rejected for one that can't be."""
+    try:
+        made = row_event(row, partition=partition, source=source, now=now)
+    except HeaderError:
+        raise
+    except HOSTILE as error:
+        raise Rejected(RejectReason.SHAPE, f"its facts can't be written: {fault_of(error)}") from error
+    if len(made.value) > MAX_ROW and not isinstance(row, RolloutRow):  # whose texts and anchors are bounded
+        said = f"its facts take {len(made.value)} bytes; a row of the index holds {MAX_ROW}"
+        raise Rejected(RejectReason.SHAPE, said)
+    return made
 
 
 def rejected_row(event: Event, rejected: Rejected) -> RolloutRow | None:
@@ -88,22 +89,23 @@ def rejected_row(event: Event, rejected: Rejected) -> RolloutRow | None:
     )  # fmt: skip
 
 
-def _rollout(event: Event, body: Body | None) -> RolloutRow:
+def _rollout(event: Event, body: Body | None) -> Found:
     rollout = read_rollout(event, *(body or (None, None)))
-    slot, trajectory, record = rollout.slot, rollout.trajectory, rollout.trajectory.record
-    reason = unfit(rollout)
+    slot, trajectory = rollout.slot, rollout.trajectory
+    fit = fitness_of(rollout)
     raw = (event.value or b"") if body is None else body.value
     oldest, newest = trajectory.policy_span or (None, None)
-    anchors = [] if reason else all_anchors(trajectory)[-MAX_ANCHORS:]
-    return RolloutRow(
+    row = RolloutRow(
         offset=event.offset, size=event.handle.size, timestamp=event.timestamp, group=slot.group,
         group_size=slot.group_size, needed=slot.needed, member=slot.member, attempt=slot.attempt, status=rollout.status,
         kind=slot.kind, digest=event.headers.digest or digest_of(raw), reward=trajectory.reward,
         tokens=len(trajectory.token_ids), sampled=trajectory.response_tokens, turns=sum(trajectory.sampled_nodes),
         oldest=oldest, newest=newest, origin=slot.origin_seed, origin_offset=slot.origin_offset, source=slot.trace,
-        env=slot.env, derivation=slot.derivation, depth=slot.depth or 0, stop=_short(record.get("stop_condition")),
-        container=needs_container(record), unfit=reason or "", packed=pack(anchors),
+        env=slot.env, derivation=slot.derivation, depth=slot.depth or 0,
+        stop=_short(trajectory.record.get("stop_condition")), container=fit.container, unfit=fit.unfit or "",
+        packed=fit.packed,
     )  # fmt: skip
+    return Found(row, fit.fault)
 
 
 def _short(text: str | None) -> str | None:

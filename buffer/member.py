@@ -71,7 +71,7 @@ class Member:
     @property
     def attempt(self) -> int:
         """Highest attempt that is on the log, good or bad."""
-        return max(self.rejected, self.record.attempt if self.record else NEVER)
+        return max(self.rejected, *self.seen) if self.seen else self.rejected
 
     @property
     def highest(self) -> int:

@@ -17,6 +17,8 @@ import orjson
 from rolloutlog.buffer.rollout_row import CODE as ROLLOUT
 from rolloutlog.buffer.rollout_row import RolloutRow
 from rolloutlog.contract.events import Outgoing, outgoing
+from rolloutlog.contract.headers import MAX_TEXT
+from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
@@ -212,7 +214,8 @@ def _listed(fact: Any) -> Any:
 def row_event(row: Row, *, partition: int, source: str, now: int) -> Outgoing:
     """A row as an event of `rollout-index`, on the partition of what it describes."""
     kind = EventType.ROLLOUT_INDEXED if isinstance(row, RolloutRow) else row.TYPE
+    own = row.key if len(row.key) <= MAX_TEXT else id_of("row", row.key)
     return outgoing(
-        kind, Topic.ROLLOUT_INDEX, key=row.key, event_id=row.key, source=source, value=encode(row), now=now,
+        kind, Topic.ROLLOUT_INDEX, key=row.key, event_id=own, source=source, value=encode(row), now=now,
         content_type=CONTENT_TYPE, partition=partition,
     )  # fmt: skip

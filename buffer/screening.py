@@ -44,6 +44,8 @@ def _offered(row: RolloutRow, settings: DerivationSettings, salt: str, skips: Sk
 
 
 def may_be_drawn(source: Source, candidate: Candidate, settings: DerivationSettings, in_flight: int) -> bool:
-    """True for a candidate that is neither exhausted nor refused and whose reward fits; `in_flight` draws count too."""
+    """True for a candidate that isn't dead, exhausted or refused and whose reward fits; `in_flight` draws count."""
+    if source.dead:
+        return False
     fresh = candidate.draws + in_flight < settings.max_draws and not candidate.refused
     return fresh and in_band(source.reward, settings.select)

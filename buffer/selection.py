@@ -36,6 +36,14 @@ class Skip(StrEnum):
     SOURCE_REWARD = "source-reward"
     REFUSED = "refused"
     """The environment couldn't stand at its anchor."""
+    NO_ENV = "no-env"
+    """It names no environment, so nobody could make what is derived from it."""
+    REJECTED = "rejected"
+    """No seed can be made of it; `derivation.rejected` says why."""
+    TOO_LARGE = "too-large"
+    """No topic takes the seed, and no store can hold it."""
+    GONE = "gone"
+    """It isn't on the log any more."""
 
 
 def unfit(rollout: Rollout) -> Skip | None:
@@ -67,6 +75,8 @@ def anchors_for(row: RolloutRow, settings: DerivationSettings) -> list[AnchorPoi
     select = settings.select
     if row.unfit:
         return Skip(row.unfit)
+    if not row.env:
+        return Skip.NO_ENV
     if row.container and not select.allow_container:
         return Skip.CONTAINER
     if (skip := _environment(row, select)) is not None:

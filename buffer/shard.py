@@ -2,14 +2,16 @@
 
 Guarantees: pure but for the moments that are passed in; its state is the fold of its rows (`fold`), and what it emits
 comes back to it as input before it counts, so a restored shard knows everything that was emitted. Nothing is emitted
-before the inputs were read to where they ended when this owner took over. Leaves out: Kafka, transactions and reading
-payloads (`rolloutlog.consumers.buffer_service`).
+before the inputs were read to where they ended when this owner took over. Whatever a record says, it is folded, told
+on `dead-letters`, or both: no record raises, and what can't be written is void. Leaves out: Kafka, transactions and
+reading payloads (`rolloutlog.consumers.buffer_service`).
 
     shard.recall(row)                   the newest shard row
     shard.restore(row, offset)          rows of the index, then
     shard.read(event, body, ...)        events of the inputs, in any interleaving
-    shard.draw(...)                     choose what to emit; `missing()` are the payloads that it needs
-    shard.supply(handle, trajectory)
+    shard.draw(...)                     choose what to derive; `missing()` are the payloads that it needs
+    shard.supply(offset, payload)
+    shard.render(...)                   True where a draw was void: draw again
     shard.say(...)                      all records of one transaction, the shard row last
     shard.committed(offsets)
 """
@@ -22,28 +24,32 @@ from typing import Any
 
 from rolloutlog.buffer.asking import lost_with, to_make_again
 from rolloutlog.buffer.candidates import Candidate
-from rolloutlog.buffer.derivations.catalogue import derivation_of
 from rolloutlog.buffer.drawing import Drawing, Drawn
 from rolloutlog.buffer.fold import Fold
-from rolloutlog.buffer.indexing import Body, rejected_row, row_of
+from rolloutlog.buffer.indexing import Body, Found, rejected_row, row_of, written
 from rolloutlog.buffer.leases import Leases
-from rolloutlog.buffer.lineage import derived_seed, member_seed
+from rolloutlog.buffer.lineage import member_seed
 from rolloutlog.buffer.membership import Disposition
 from rolloutlog.buffer.open_group import OpenGroup
 from rolloutlog.buffer.payload_cache import PayloadCache
+from rolloutlog.buffer.rendering import Void, emitted, rendered
 from rolloutlog.buffer.rollout_row import RolloutRow
-from rolloutlog.buffer.rows import CancelRow, Row, SeedRow, StateRow, TakeRow, row_event
-from rolloutlog.contract.dead_letters import rejected_event
+from rolloutlog.buffer.rows import CancelRow, Row, SeedRow, StateRow, TakeRow
+from rolloutlog.buffer.selection import Skip
+from rolloutlog.contract.dead_letters import derivation_rejected_event, rejected_event
 from rolloutlog.contract.events import Event, Outgoing, cancelled_event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.ids import rollout_id
+from rolloutlog.contract.rejection import HOSTILE, Rejected
 from rolloutlog.contract.seeds import Seed, seed_cancelled_event, seed_event
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trajectory import Trajectory
 
 OUT_OF_ATTEMPTS = "attempts"
+UNWRITABLE = "unwritable"
+"""Why members are given up: tried too often, or the seed that would ask for them can't be written."""
 Attempt = tuple[str, int, int]
 """Group, member, attempt."""
 
@@ -62,9 +68,10 @@ class Shard:
     asked: set[Attempt] = field(default_factory=set[Attempt])
     cancelling: set[str] = field(default_factory=set[str])
     touched: set[str] = field(default_factory=set[str])
-    rows: list[Row] = field(default_factory=list[Row])
+    rows: list[tuple[Row, Outgoing]] = field(default_factory=list[tuple[Row, Outgoing]])
     dead: list[Outgoing] = field(default_factory=list[Outgoing])
-    supplied: dict[int, Trajectory | None] = field(default_factory=dict[int, Trajectory | None])
+    seeds: list[Outgoing] = field(default_factory=list[Outgoing])
+    supplied: dict[int, Trajectory | Void] = field(default_factory=dict[int, "Trajectory | Void"])
     ready: bool = False
     is_dirty: bool = False
 
@@ -94,21 +101,24 @@ class Shard:
         `body` is what its claim stands for, or why that can't be had.
         """
         try:
-            row = row_of(event, self.settings.topics.partitions, body)
-            self._fold(row, event, body, clock)
+            found = row_of(event, self.settings.topics.partitions, body)
+            self._fold(found, event, body, now, clock)
         except Rejected as rejected:
             self._reject(event, rejected, now)
         self.fold.passed(event.topic, event.offset + 1)
         self.is_dirty = True
 
-    def _fold(self, row: Row, event: Event, body: Body | Rejected | None, clock: float) -> None:
+    def _fold(self, found: Found, event: Event, body: Body | Rejected | None, now: int, clock: float) -> None:
+        row, made = found.row, self._written(found.row, now)
         disposition = self.fold.apply(row)
         if isinstance(row, TakeRow) and row.group in self.fold.groups:
             self.leases.start(row.seed, row.group, row.lease_ms, clock)
         if disposition is Disposition.DUPLICATE:
             return
-        self.rows.append(row)
+        self.rows.append((row, made))
         self._came_back(row)
+        if isinstance(row, RolloutRow) and found.fault is not None:
+            self._tell(row, found.fault, None, now)
         if isinstance(row, RolloutRow) and row.offset in self.fold.pool.sources:
             carried = (event.value or b"", event.headers.require(Headers.content_type))
             self.cache.put(row.offset, *(body if isinstance(body, Body) else carried))
@@ -117,8 +127,19 @@ class Shard:
         self.dead.append(rejected_event(event, rejected, source=self.source, now=now))
         row = rejected_row(event, rejected)
         if row is not None and self.fold.apply(row) is not Disposition.DUPLICATE:
-            self.rows.append(row)
+            self.rows.append((row, self._written(row, now)))
             self.touched.add(row.group)
+
+    def _written(self, row: Row, now: int) -> Outgoing:
+        return written(row, partition=self.fold.partition, source=self.source, now=now)
+
+    def _tell(self, row: RolloutRow, detail: str, derivation: str | None, now: int) -> None:
+        """Nothing is derived from that sound record, and why."""
+        letter = derivation_rejected_event(
+            row.handle(self.fold.partition), detail, group=row.group, rollout=rollout_id(row.group, row.member),
+            digest=row.digest, derivation=derivation, source=self.source, now=now,
+        )  # fmt: skip
+        self.dead.append(letter)
 
     def _came_back(self, row: Row) -> None:
         """What was emitted and is folded now is no longer in flight."""
@@ -140,8 +161,7 @@ class Shard:
             return
         if not self.ready:
             self._take_over(clock)
-        if clock >= self.drawing.not_before:
-            self.drawing.draw(self.fold)
+        self.drawing.draw(self.fold)
 
     def _take_over(self, clock: float) -> None:
         """The inputs are read to where they ended: every lease starts afresh, and every open group is looked at."""
@@ -158,21 +178,69 @@ class Shard:
         rows = {drawn.source.row.offset: drawn.source.row for drawn in self.drawing.queue}
         return sorted(row.handle(self.fold.partition) for offset, row in rows.items() if offset not in known)
 
-    def supply(self, offset: int, trajectory: Trajectory | None) -> None:
-        """A payload that was missing; None where it can't be had."""
-        self.supplied[offset] = trajectory
+    def supply(self, offset: int, payload: Trajectory | Void) -> None:
+        """A payload that was missing, or why it can't be had."""
+        self.supplied[offset] = payload
+
+    def render(self, *, now: int) -> bool:
+        """Render the draws whose payloads are here, in the order of their numbers.
+
+        True where one was void: its candidate is discarded, and others may be drawn.
+        """
+        while self.drawing.queue:
+            drawn = self.drawing.queue[0]
+            payload = self._payload(drawn)
+            if payload is None:
+                return False
+            made = self._render(drawn, payload, now)
+            if isinstance(made, Void):
+                self._discard(drawn, made, now)
+                return True
+            self.seeds.append(made)
+            self.drawing.left(drawn)
+        self.supplied.clear()
+        return False
+
+    def _payload(self, drawn: Drawn) -> Trajectory | Void | None:
+        offset = drawn.source.row.offset
+        return self.supplied.get(offset) or self.cache.get(offset)
+
+    def _render(self, drawn: Drawn, payload: Trajectory | Void, now: int) -> Outgoing | Void:
+        if isinstance(payload, Void):
+            return payload
+        partition = self.fold.partition
+        candidate = Candidate(drawn.candidate.derivation, drawn.candidate.point, drawn.earlier)
+        seed = rendered(drawn.source, candidate, payload, drawn.draw, self.settings, partition)
+        if isinstance(seed, Void):
+            return seed
+        return emitted(seed, self.settings, partition=partition, source=self.source, now=now)
+
+    def _discard(self, drawn: Drawn, why: Void, now: int) -> None:
+        """Pass over a candidate, and over all in the queue whose payload can't be had either."""
+        void = {drawn.key: (drawn, why)}
+        for other in self.drawing.queue:
+            if isinstance(payload := self._payload(other), Void):
+                void.setdefault(other.key, (other, payload))
+        for each, reason in void.values():
+            each.candidate.discarded = True
+            self.fold.census.skipped[each.candidate.derivation, reason.skip] += 1
+            if reason.skip is not Skip.GONE:
+                self._tell(each.source.row, reason.detail, each.candidate.derivation, now)
+        self.drawing.void()
+        self.is_dirty = True  # the shard row counts it
 
     def say(self, *, now: int, clock: float) -> list[Outgoing]:
         """Everything since the last commit: rows, dead letters, seeds, cancellations, and the shard row last.
 
         Empty where there is nothing; a shard that only read past duplicates says so with its shard row.
         """
-        said = self.dead + self._emit(now, clock)
+        emitted = self._emit(now, clock)
+        said = self.dead + emitted
         if not said and not self.is_dirty:
             return []
-        self.rows.append(self.fold.state_row(self.digest))
-        partition = self.fold.partition
-        return said + [row_event(row, partition=partition, source=self.source, now=now) for row in self.rows]
+        state = self.fold.state_row(self.digest)
+        self.rows.append((state, self._written(state, now)))
+        return said + [made for _, made in self.rows]
 
     def _emit(self, now: int, clock: float) -> list[Outgoing]:
         if not self.ready:
@@ -181,7 +249,8 @@ class Shard:
         said = [record for seed, group in lost for record in self._make_again(group, now, seed)]
         said += [record for group in sorted(self.touched) for record in self._make_again(group, now)]
         self.touched.clear()
-        return said + self._render(now, clock)
+        self.render(now=now)
+        return said + self.seeds
 
     def _make_again(self, group: str, now: int, lost_seed: str | None = None) -> list[Outgoing]:
         """Seeds for members that must be made again, or the end of a group that is out of attempts."""
@@ -193,14 +262,18 @@ class Shard:
             again for again in to_make_again(opened, lost) if (group, again.member, again.attempt) not in self.asked
         ]
         if any(again.attempt > self.settings.buffer.max_attempts for again in wanted):
-            return self._give_up(opened, now)
+            return self._give_up(opened, now, OUT_OF_ATTEMPTS)
+        try:
+            said = [self._seed_event(member_seed(opened, opened.seed, again), now) for again in wanted]
+        except HOSTILE:
+            return self._give_up(opened, now, UNWRITABLE)
         self.asked |= {(group, again.member, again.attempt) for again in wanted}
-        return [self._seed_event(member_seed(opened, opened.seed, again), now) for again in wanted]
+        return said
 
-    def _give_up(self, opened: OpenGroup, now: int) -> list[Outgoing]:
+    def _give_up(self, opened: OpenGroup, now: int, reason: str) -> list[Outgoing]:
         """Cancel the open members of a group, and every seed that asks for one of them (design 2)."""
         group = opened.group
-        said: dict[str, Any] = {"reason": OUT_OF_ATTEMPTS, "source": self.source, "now": now}
+        said: dict[str, Any] = {"reason": reason, "source": self.source, "now": now}
         self.cancelling.add(group.id)
         members = group.open_members
         asking = [seed for seed in opened.seeds if any(ask.member in members for ask in opened.asked_by(seed))]
@@ -209,44 +282,14 @@ class Shard:
             *(seed_cancelled_event(seed=seed, group=group.id, group_size=group.size, **said) for seed in asking),
         ]
 
-    def _render(self, now: int, clock: float) -> list[Outgoing]:
-        """Seeds of the draws whose payloads are here, in the order of their numbers."""
-        said: list[Outgoing] = []
-        while self.drawing.queue:
-            drawn = self.drawing.queue[0]
-            offset = drawn.source.row.offset
-            trajectory = self.cache.get(offset) or self.supplied.get(offset)
-            if trajectory is None and offset not in self.supplied:
-                break
-            made = None if trajectory is None else self._seed_event(self._derive(drawn, trajectory), now)
-            if made is None or self._is_too_large(made):
-                self.drawing.void(clock + self.settings.buffer.lease_s)
-                break
-            said.append(made)
-            self.drawing.left(drawn)
-        self.supplied.clear()
-        return said
-
-    def _is_too_large(self, made: Outgoing) -> bool:
-        """True for a seed that no topic takes and no blob store can hold."""
-        return self.settings.blobs is None and made.size > self.settings.topics.max_record_bytes
-
-    def _derive(self, drawn: Drawn, trajectory: Trajectory) -> Seed:
-        settings = next(s for s in self.settings.buffer.derivations if s.name == drawn.candidate.derivation)
-        candidate = Candidate(drawn.candidate.derivation, drawn.candidate.point, drawn.earlier)
-        return derived_seed(
-            drawn.source, candidate, derivation_of(settings.derive), settings, trajectory, drawn.draw,
-            self.fold.partition, self.settings.topics.partitions,
-        )  # fmt: skip
-
     def _seed_event(self, seed: Seed, now: int) -> Outgoing:
         return seed_event(seed, source=self.source, now=now, partition=self.fold.partition)
 
     def committed(self, offsets: Sequence[int]) -> None:
         """What `say` returned is on the log, at these offsets."""
-        for row, offset in zip(self.rows, offsets[-len(self.rows) :], strict=True):
+        for (row, _), offset in zip(self.rows, offsets[-len(self.rows) :], strict=True):
             self.fold.placed(row, offset)
-        self.rows, self.dead, self.is_dirty = [], [], False
+        self.rows, self.dead, self.seeds, self.is_dirty = [], [], [], False
 
     def passed(self, topic: Topic, next_offset: int) -> None:
         """An input was read up to there; markers at the end have no event."""

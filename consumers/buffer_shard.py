@@ -1,8 +1,9 @@
 """A shard of the buffer on the partition loop: what the pure shard can't do itself (design 6).
 
 Guarantees: claimed bodies and payloads are read outside of transactions; one that can't be had is a dead letter or a
-void draw, never an end of the service. A shard is restored from the first row on, so that a duplicate of a group that
-ended long ago stays a duplicate. Leaves out: folding and choosing (`rolloutlog.buffer.shard`).
+void draw, in whose place the next is drawn at once, never an end of the service. A shard is restored from the first row
+on, so that a duplicate of a group that ended long ago stays a duplicate. Leaves out: folding and choosing
+(`rolloutlog.buffer.shard`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from rolloutlog.buffer.rendering import Void
 from rolloutlog.buffer.rows import StateRow
+from rolloutlog.buffer.selection import Skip
 from rolloutlog.buffer.shard import Shard
 from rolloutlog.consumers.bodies import body_of
 from rolloutlog.consumers.index_rows import index_row
@@ -61,22 +64,27 @@ class BufferShard:
         """What is to be written; renders what was drawn, reading the payloads that it needs first."""
         for topic, offset in inputs.items():
             self.shard.passed(topic, offset)
-        self.shard.draw(clock=moment.clock, caught_up=moment.caught_up)
-        for handle in self.shard.missing():
-            self.shard.supply(handle.offset, await self._payload(handle))
+        while True:
+            self.shard.draw(clock=moment.clock, caught_up=moment.caught_up)
+            for handle in self.shard.missing():
+                self.shard.supply(handle.offset, await self._payload(handle))
+            if not self.shard.render(now=moment.now):
+                break
         return self.shard.say(now=moment.now, clock=moment.clock)
 
     def committed(self, offsets: Sequence[int]) -> None:
         """What `flush` returned is on the log."""
         self.shard.committed(offsets)
 
-    async def _payload(self, handle: Handle) -> Trajectory | None:
+    async def _payload(self, handle: Handle) -> Trajectory | Void:
         try:
             event = await self._payloads.read(handle)
             body = await body_of(event, self._blobs)
             if isinstance(body, Rejected):
                 raise body
             return (read_rollout(event) if body is None else read_rollout(event, *body)).trajectory
-        except (NotFound, Rejected) as error:
-            log.warning("the source at rollouts/%s can't be read, so nothing is derived from it: %s", handle, error)
-            return None
+        except NotFound as error:
+            log.warning("the source at rollouts/%s is gone, so nothing is derived from it: %s", handle, error)
+            return Void(Skip.GONE, error.message)
+        except Rejected as rejected:
+            return Void(Skip.REJECTED, str(rejected))

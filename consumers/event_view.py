@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-
 from rolloutlog.buffer import rows
 from rolloutlog.contract import value
 from rolloutlog.contract.claims import CLAIM
 from rolloutlog.contract.events import Event, time_text
 from rolloutlog.contract.headers import FIELDS, HeaderError, Headers
+from rolloutlog.contract.json_text import parse
 from rolloutlog.contract.trajectory import AGENT, PARENT, SAMPLED, SEGMENTS, TOKENS, Trajectory
 
 _NAME_OF = {field.name: name for name, field in FIELDS.items()}
@@ -68,7 +67,7 @@ def _value_json(event: Event, arrays: bool) -> Any:
     if content_type == value.SAFETENSORS:
         return trajectory_json(value.decode(event.value), arrays=arrays)
     if content_type in (value.JSON, CLAIM):
-        return orjson.loads(event.value)
+        return parse(event.value)
     if content_type == rows.CONTENT_TYPE:
         return rows.facts(rows.decode(event.value))
     raise ValueError(f"content-type {content_type!r} has no readable form")

@@ -13,14 +13,15 @@ from typing import Any, cast
 import orjson
 
 from rolloutlog.contract.errors import InvalidRecord
+from rolloutlog.contract.json_text import write
+from rolloutlog.contract.object_text import text_of, type_name
+from rolloutlog.contract.refusal import refusing
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RejectReason, Status
 
 ErrorFact = BaseException | str | Mapping[str, Any]
-MESSAGE_LIMIT = 4000
-"""A message that holds a whole prompt or a page of HTML says nothing more at its end."""
 MOST_HELD = 4
 """Errors of a group that are told."""
 
@@ -44,15 +45,6 @@ def error_fact(error: ErrorFact) -> dict[str, Any]:
     return {"type": type_name(error), "message": _message_of(error)}
 
 
-def text_of(said: object) -> str:
-    """What a foreign object says of itself, as text that JSON can hold: cut, and lone surrogates written out."""
-    try:
-        text = str(said)[:MESSAGE_LIMIT]
-    except BaseException as error:  # noqa: BLE001  (it may do anything, also leave the program)
-        text = f"its text can't be had: {type_name(error)}"
-    return text.encode("utf-8", "backslashreplace").decode()[:MESSAGE_LIMIT]
-
-
 def _message_of(error: BaseException) -> str:
     """An error's text; a group's own says no more than how many errors it holds."""
     if not isinstance(error, BaseExceptionGroup):
@@ -62,21 +54,14 @@ def _message_of(error: BaseException) -> str:
     return text_of(f"{text_of(group)}: {held}")
 
 
-def type_name(of: object) -> str:
-    """Name of an object's class, whatever its metaclass answers."""
-    return text_of(type.__dict__["__name__"].__get__(type(of)))
-
-
 def with_facts(partial: Trajectory | None, facts: Mapping[str, Any]) -> Trajectory:
     """The same columns, or none, with these facts in the record. Raises InvalidRecord where `partial` can't be one."""
     if partial is None:
         return Trajectory.build([], facts)
     if not isinstance(partial, Trajectory):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRecord(RejectReason.SHAPE, f"{type_name(partial)} where a Trajectory belongs")
-    try:
-        text = orjson.dumps({**partial.record, **facts})
-    except Exception as error:
-        raise InvalidRecord(RejectReason.SHAPE, f"its record isn't a JSON object: {text_of(error)}") from error
+    with refusing():
+        text = write({**partial.record, **facts}, orjson.OPT_SERIALIZE_NUMPY)
     return Trajectory(
         record_text=text,
         token_ids=partial.token_ids,

@@ -23,12 +23,13 @@ from rolloutlog.contract.errors import (
     RecordTooLarge,
     RolloutlogError,
 )
+from rolloutlog.contract.object_text import text_of, type_name
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.seeds import Ask, Seed
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.producers.endings import text_of, type_name, with_facts
+from rolloutlog.producers.endings import with_facts
 from rolloutlog.producers.engine import Engine
 from rolloutlog.producers.environment import Dispatch, Environment, Paused, Refused
 from rolloutlog.producers.follower import PolicyFollower

@@ -29,7 +29,7 @@ from rolloutlog.kafka.writing import Writer
 from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.endings import ErrorFact, aborted, failed
 from rolloutlog.producers.published import Published, Submission
-from rolloutlog.producers.record import finite, note_of, record_of
+from rolloutlog.producers.record import note_of, record_of
 from rolloutlog.producers.run import Run, join
 from rolloutlog.producers.settings import settings_of
 
@@ -148,9 +148,7 @@ class RolloutProducer:
 
     async def annotate(self, slot: Slot, facts: Mapping[str, Any]) -> Published:
         """Add late facts to an attempt, such as `{"reward": 1.0}`; the newest wins per key."""
-        record = note_of(
-            lambda: annotation_event(slot, finite(facts), source=self.source, now=now_ms()), read_annotation
-        )
+        record = note_of(lambda: annotation_event(slot, facts, source=self.source, now=now_ms()), read_annotation)
         return await self.arrived(await self.write(record))
 
     async def write(self, record: Outgoing) -> Submission:

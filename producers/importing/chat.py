@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import orjson
 
+from rolloutlog.contract.json_text import parse
 from rolloutlog.contract.vocabulary import Grain, RunKind, Status
 from rolloutlog.producers.importing.foreign import Json, items, part
 from rolloutlog.producers.importing.glance import Glance, task_key
@@ -79,7 +80,7 @@ def _message(said: Json) -> Json:
 
 def _call(said: Json | str) -> Json:
     """`{id, type, name, arguments}`, from OpenAI's nesting and from its text; arguments are JSON text."""
-    call: Json = orjson.loads(said) if isinstance(said, str) else said
+    call: Json = parse(said) if isinstance(said, str) else said
     flat = {**{key: value for key, value in call.items() if key != "function"}, **part(call, "function")}
     if not isinstance(flat.get("arguments"), str):
         flat["arguments"] = orjson.dumps(flat.get("arguments") or {}).decode()

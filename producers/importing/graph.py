@@ -12,13 +12,14 @@ import struct
 from itertools import chain, compress
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.exact import rounded
 from rolloutlog.contract.graph import NO_PARENT
+from rolloutlog.contract.json_text import write
 from rolloutlog.contract.trajectory import NODE_COLUMNS, SEGMENTS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.foreign import Json
@@ -72,7 +73,7 @@ class Graph:
 
         Raises Rejected.
         """
-        logprobs = _packed("d", self._logprobs)
+        logprobs = _packed("d", self._logprobs, list[float])
         if rounds and len(logprobs) and (np.round(logprobs, DECIMALS) == logprobs).all():
             record["logprob_precision"] = PRECISION
         record["nodes"] = self.facts
@@ -82,8 +83,8 @@ class Graph:
         content = b"".join(self._content)
         is_said = content.count(UNSAID) < len(content)
         return Trajectory(
-            record_text=orjson.dumps(record),
-            token_ids=_packed("i", self._token_ids),
+            record_text=write(record),
+            token_ids=_packed("i", self._token_ids, list[int]),
             logprobs=rounded(logprobs),
             mask=np.frombuffer(b"".join(self._mask), np.uint8),
             segments=segments,
@@ -101,7 +102,7 @@ class Graph:
             parent = node.pop("parent", None)
             if parent is None:
                 parent = NO_PARENT
-            elif 0 <= parent < index:
+            elif not isinstance(parent, bool) and 0 <= parent < index:
                 parent += base
             else:
                 raise Rejected(RejectReason.PARENT, f"node {index} has parent {parent}")
@@ -165,11 +166,12 @@ def _shift_links(nodes: list[Json], base: int) -> None:
             node["semantic_parents"] = [{**link, "node": link["node"] + base} for link in links]
 
 
-def _packed(code: str, values: list[Any]) -> npt.NDArray[Any]:
+def _packed(code: str, values: list[Any], kind: type[list[Any]]) -> npt.NDArray[Any]:
     """A list of numbers as an array of C `code`, in half the time that numpy takes. Raises Rejected."""
     try:
+        msgspec.convert(values, kind)  # a true is no number, though packing would make it 1
         return np.frombuffer(struct.pack(f"={len(values)}{code}", *values), np.dtype(code))
-    except struct.error as error:
-        if None in values:
-            raise Rejected(RejectReason.LOGPROBS, "a log-prob is null") from error
-        raise Rejected(RejectReason.SHAPE, f"a number doesn't fit its column: {error}") from error
+    except (struct.error, msgspec.ValidationError) as error:
+        reason = RejectReason.LOGPROBS if code == "d" else RejectReason.SHAPE
+        name = "a log-prob" if code == "d" else "a token id"
+        raise Rejected(reason, f"{name} doesn't fit its column: {error}") from error

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import orjson
 from msgspec.structs import replace
 
+from rolloutlog.contract import json_text
 from rolloutlog.contract.checks import Rejected, check_trajectory
 from rolloutlog.contract.ids import ID_BYTES, digest_of
 from rolloutlog.contract.vocabulary import RejectReason
@@ -69,10 +69,7 @@ def identify(line: Glance, era: Era, origin: Origin, raw: bytes | memoryview) ->
 
 def parse(raw: bytes) -> Parsed:
     """A line and what it is. Raises Rejected(not-json, shape or era-unknown)."""
-    try:
-        line: Any = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
+    line = json_text.parse(raw)
     looked_at = glance_at(line)
     form = sniff(looked_at)
     if form is None:

@@ -82,10 +82,12 @@ def is_scored(rewards: Any) -> bool:
 
 
 def _score(score: Any) -> float:
-    if isinstance(score, dict):
-        weighted = cast("Json", score)
-        return weighted["score"] * weighted.get("weight", 1.0)
-    return score
+    """Raises TypeError."""
+    weighted = cast("Json", score) if isinstance(score, dict) else {"score": score}
+    parts = weighted["score"], weighted.get("weight", 1.0)
+    if bool in map(type, parts):
+        raise TypeError(f"a score is a number, not {score}")
+    return parts[0] * parts[1]
 
 
 def status_of(trace: Json) -> Status:

@@ -7,7 +7,6 @@ on the response axis. Only places are kept in memory. Leaves out: updates of tra
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,12 @@ from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 from msgspec import Struct
 
 from rolloutlog.contract import graph, value
 from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.json_text import parse, write
+from rolloutlog.contract.rewards import is_reward
 from rolloutlog.contract.trajectory import AGENT, PARENT, SAMPLED, TOKENS, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.foreign import Json, items, part
@@ -113,7 +113,7 @@ def read_update(line: Json) -> Json:
                 raise TypeError("a branch's `index` is a number")
             for name, stream in _streams(branch):
                 _values(name, stream)
-        orjson.dumps(line.get("info"))  # what can't be written again is a fault of this line
+        write(line.get("info"))  # what can't be written again is a fault of this line
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Rejected(RejectReason.SHAPE, f"not an update: {error}") from error
     return line
@@ -136,7 +136,7 @@ class _Fold:
 
     def add_text(self, trace: int, text: bytes) -> None:
         """Take one update's line. Raises as foreign lines do."""
-        self.add(trace, read_update(orjson.loads(text)))
+        self.add(trace, read_update(parse(text)))
 
     def add(self, trace: int, update: Json) -> None:
         """Take one update of the trace of that number."""
@@ -151,7 +151,7 @@ class _Fold:
     def notes(self) -> Json:
         """Facts for one annotation: what `info` says, and each stream on the response axis."""
         reward = self._info.get("reward")
-        if reward is not None and not (isinstance(reward, int | float) and math.isfinite(reward)):
+        if not is_reward(reward):
             self._info["info_reward"] = self._info.pop("reward")
         trained: Json = {}
         if self._info.get("effective"):

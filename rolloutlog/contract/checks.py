@@ -10,25 +10,22 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import orjson
-
 from rolloutlog.contract import value
 from rolloutlog.contract.claims import CLAIM
 from rolloutlog.contract.events import SCHEMA, Event
 from rolloutlog.contract.headers import SPEC_VERSION, Headers, check_names
 from rolloutlog.contract.ids import attempt_id, digest_of
+from rolloutlog.contract.json_text import parse
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.provenance import STATUS_OF, derived, disagreement
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.slot import Slot, check_slot
 from rolloutlog.contract.soundness import check_trajectory
 from rolloutlog.contract.topics import TOPICS
 from rolloutlog.contract.vocabulary import EventType, RejectReason
 
 _TYPES = {topic: {str(known): known for known in spec.types} for topic, spec in TOPICS.items()}
-MAX_GROUP = 4096
-"""Members of a group at most: folds look at all of a group that changed, so one header must not say a million."""
 
 
 def read_attributes(event: Event) -> EventType:
@@ -85,17 +82,6 @@ def _check_slot(event_type: EventType, headers: Headers) -> None:
         headers.require(Headers.group_size)
 
 
-def check_slot(slot: Slot) -> None:
-    """Ranges of member, group and attempt. Raises Rejected."""
-    if not 0 < slot.group_size <= MAX_GROUP or not 0 <= slot.member < slot.group_size:
-        said = f"member {slot.member} of a group of {slot.group_size} (at most {MAX_GROUP})"
-        raise Rejected(RejectReason.MEMBER_RANGE, said)
-    if not 0 < slot.needed <= slot.group_size:
-        raise Rejected(RejectReason.GROUP_SIZE, f"{slot.needed} members needed of {slot.group_size}")
-    if slot.attempt < 1:
-        raise Rejected(RejectReason.HEADER_MALFORMED, "attempts count from 1")
-
-
 def is_claim(event: Event) -> bool:
     """True if the value is a claim on a body elsewhere."""
     return event.headers.raw.get("content-type") == CLAIM.encode()
@@ -135,10 +121,7 @@ def read_json(event: Event) -> dict[str, Any]:
     if event.value is None:
         raise Rejected(RejectReason.VALUE_NULL, "the value is null")
     check_digest(event.headers, digest_of(event.value))
-    try:
-        body: Any = orjson.loads(event.value)
-    except orjson.JSONDecodeError as error:
-        raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
+    body = parse(event.value)
     if not isinstance(body, dict):
         raise Rejected(RejectReason.SHAPE, "the value isn't a JSON object")
     return cast("dict[str, Any]", body)

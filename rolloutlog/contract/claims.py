@@ -9,6 +9,7 @@ from __future__ import annotations
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from rolloutlog.contract.json_text import parse
 from rolloutlog.contract.rejection import Rejected, problem_of
 from rolloutlog.contract.vocabulary import RejectReason
 
@@ -16,6 +17,8 @@ CLAIM = "application/vnd.rolloutlog.claim+json"
 MAX_BODY = 1 << 30
 MAX_URL = 4096
 """Bytes of a body, which a reader holds in memory, and letters of a URL."""
+CLAIM_ROOM = 2 * MAX_URL
+"""Bytes to leave for a claim in place of a body."""
 
 
 class Claim(BaseModel):
@@ -36,8 +39,6 @@ class Claim(BaseModel):
     def decode(cls, value: bytes) -> Claim:
         """Read an event's value. Raises Rejected."""
         try:
-            return cls.model_validate(orjson.loads(value))
-        except orjson.JSONDecodeError as error:
-            raise Rejected(RejectReason.NOT_JSON, f"not a claim: {error}") from error
+            return cls.model_validate(parse(value))
         except ValidationError as error:
             raise Rejected(RejectReason.SHAPE, f"not a claim: {problem_of(error)}") from error

@@ -2,7 +2,8 @@
 
 Guarantees: a dead letter of a record carries reason, handle, headers and digest, never the value; one of an importer's
 line has no handle, so it carries path, line and, where it is small, the line itself. The same rejection by the same
-reader has the same id. Leaves out: trying again (`dead-letters retry` reads the handle).
+reader has the same id. `derivation.rejected` rejects no record: whoever accounts for records counts `record.rejected`
+alone. Leaves out: trying again (`dead-letters retry` reads the handle).
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 
 NO_KEY = b"(none)"
-KEPT_HEADERS = 64
+DERIVATION = "derivation"
+"""Reason of every `derivation.rejected`."""
 KEPT_BYTES = 1024
-"""Headers of a dead letter, and bytes of each and of its key: however large a bad record is, its letter isn't."""
+KEPT_TOTAL = 16 * 1024
+"""Bytes of a dead letter's key and of each of its headers, and of all headers: however large a bad record is, its
+letter isn't, so that every topic takes it."""
 RAW_BYTES = 16 * 1024
 """Longest line that is kept with its dead letter."""
 
@@ -45,10 +49,42 @@ def rejected_event(event: Event, rejected: Rejected, *, source: str, now: int) -
     return Outgoing(made.topic, (event.key or NO_KEY)[:KEPT_BYTES], made.headers, made.value, None, now)
 
 
+def derivation_rejected_event(
+    handle: Handle, detail: str, *, group: str, rollout: str, digest: str, derivation: str | None, source: str, now: int
+) -> Outgoing:
+    """`derivation.rejected`: the sound rollout at `handle` stays, but nothing is derived from it, and why.
+
+    `derivation` None: whatever the derivation.
+    """
+    body = {
+        "topic": Topic.ROLLOUTS,
+        "partition": handle.partition,
+        "offset": handle.offset,
+        "size": handle.size,
+        "reason": DERIVATION,
+        "detail": detail[:KEPT_BYTES],
+        "rollout": rollout,
+        "derivation": derivation,
+        "digest": digest,
+    }
+    return outgoing(
+        EventType.DERIVATION_REJECTED, Topic.DEAD_LETTERS, key=group, source=source, value=orjson.dumps(body), now=now,
+        event_id=id_of("derivation-rejected", handle.partition, handle.offset, derivation or ""), subject=str(handle),
+        headers={"reason": DERIVATION},
+    )  # fmt: skip
+
+
 def _kept(event: Event) -> dict[str, str]:
     """The headers of a record as text, what is too much of them left out."""
-    first = list(event.headers.raw.items())[:KEPT_HEADERS]
-    return {name[:KEPT_BYTES]: raw[:KEPT_BYTES].decode("utf-8", "backslashreplace") for name, raw in first}
+    kept: dict[str, str] = {}
+    left = KEPT_TOTAL
+    for name, raw in event.headers.raw.items():
+        said = {name[:KEPT_BYTES]: raw[:KEPT_BYTES].decode("utf-8", "backslashreplace")}
+        left -= len(orjson.dumps(said))
+        if left < 0:
+            break
+        kept |= said
+    return kept
 
 
 def rejected_line(
@@ -78,9 +114,11 @@ def rejected_line(
 
 
 def rejected_place(event: Event) -> tuple[Topic, Handle] | None:
-    """The record that a dead letter speaks of; None for a line of a file, and for what isn't a dead letter."""
+    """The record that a dead letter rejects; None for a line of a file, for a derivation alone, and for what isn't a
+    dead letter."""
     try:
-        read_attributes(event)
+        if read_attributes(event) is not EventType.RECORD_REJECTED:
+            return None
         body = read_json(event)
         topic, place = Topic(body["topic"]), (body["partition"], body["offset"])
     except (KeyError, ValueError):

@@ -20,6 +20,7 @@ from rolloutlog.contract import provenance, value
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import SPEC_VERSION, Headers
 from rolloutlog.contract.ids import annotation_id, cancelled_id, digest_of, taken_id
+from rolloutlog.contract.json_text import write
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
@@ -108,8 +109,11 @@ def rollout_event(rollout: Rollout, *, source: str, now: int, body: bytes | None
 
 
 def annotation_event(slot: Slot, facts: Mapping[str, Any], *, source: str, now: int) -> Outgoing:
-    """`rollout.annotated`: late facts about an attempt; newest wins per key. `reward` resolves a member."""
-    body = orjson.dumps(dict(facts), option=orjson.OPT_SORT_KEYS)
+    """`rollout.annotated`: late facts about an attempt; newest wins per key. `reward` resolves a member.
+
+    Raises Rejected(shape) for facts that JSON can't say.
+    """
+    body = write(dict(facts), orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     known = {"group": slot.group, "group_size": slot.group_size, "member": slot.member, "attempt": slot.attempt}
     return outgoing(
         EventType.ROLLOUT_ANNOTATED, Topic.ROLLOUTS, key=slot.group, source=source, value=body, now=now,

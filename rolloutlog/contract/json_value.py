@@ -1,7 +1,7 @@
 """Values as plain JSON, so that a producer can be written by hand in any language (design 3).
 
 Guarantees: what `encode_json` writes, `decode_json` reads back, to the bit; numbers that don't fit their column are
-refused, never wrapped. Leaves out: speed (`value` is 8 times faster), and floats that JSON has no form for.
+refused, never wrapped, and so is a true or a text in a number's place. Leaves out: speed (`value` is 8 times faster).
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rolloutlog.contract.arrays import DTYPES, Array
-from rolloutlog.contract.exact import rounded
-from rolloutlog.contract.rejection import BadValue, problem_of
+from rolloutlog.contract.exact import exact, rounded
+from rolloutlog.contract.json_text import parse, write
+from rolloutlog.contract.rejection import BadValue, Rejected, problem_of
 from rolloutlog.contract.trajectory import NODE_COLUMNS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 
-_Int = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-_Byte = Annotated[int, Field(ge=0, lt=2**8)]
+_Int = Annotated[int, Field(strict=True, ge=-(2**31), lt=2**31)]
+_Byte = Annotated[int, Field(strict=True, ge=0, lt=2**8)]
+_Float = Annotated[float, Field(strict=True)]
 _BY_TEXT = {dtype.str: dtype for dtype in DTYPES.values()}
 
 
@@ -33,11 +35,11 @@ class _Column(BaseModel):
     data: list[Any]
     alignment: str = "opaque"
 
-    def column(self) -> Column:
-        """As an array. Raises ValueError, TypeError or OverflowError."""
+    def column(self, name: str) -> Column:
+        """As an array. Raises ValueError, InvalidRecord among them."""
         if self.dtype not in _BY_TEXT:
             raise ValueError(f"dtype {self.dtype[:20]!r} is none of {', '.join(_BY_TEXT)}")
-        return Column(np.array(self.data, _BY_TEXT[self.dtype]).reshape(self.shape), self.alignment)
+        return Column(exact(name, self.data, _BY_TEXT[self.dtype]).reshape(self.shape), self.alignment)
 
 
 class _Value(BaseModel):
@@ -47,7 +49,7 @@ class _Value(BaseModel):
 
     record: dict[str, Any]
     token_ids: list[_Int]
-    logprobs: list[float]
+    logprobs: list[_Float]
     mask: list[_Byte]
     segments: list[tuple[_Int, _Int, _Int]]
     nodes: list[tuple[_Int, _Int, _Int, _Int, _Int]]
@@ -58,22 +60,22 @@ class _Value(BaseModel):
         if taken := self.columns.keys() & _Value.model_fields.keys():
             raise ValueError(f"an optional column can't be called {', '.join(sorted(taken))}")
         return Trajectory(
-            record_text=orjson.dumps(self.record),
+            record_text=write(self.record),
             token_ids=np.array(self.token_ids, np.int32),
             logprobs=rounded(self.logprobs),
             mask=np.array(self.mask, np.uint8),
             segments=np.array(self.segments, np.int32).reshape(-1, 3),
             nodes=np.array(self.nodes, np.int32).reshape(-1, NODE_COLUMNS),
-            columns={name: column.column() for name, column in self.columns.items()},
+            columns={name: column.column(name) for name, column in self.columns.items()},
         )
 
 
 def decode_json(value: bytes) -> Trajectory:
     """A trajectory from JSON. Raises BadValue."""
     try:
-        return _Value.model_validate(orjson.loads(value)).trajectory()
-    except orjson.JSONDecodeError as error:
-        raise BadValue(RejectReason.NOT_JSON, f"not JSON: {error}") from error
+        return _Value.model_validate(parse(value)).trajectory()
+    except Rejected as rejected:
+        raise BadValue(rejected.reason, rejected.detail) from rejected
     except ValidationError as error:
         raise BadValue(RejectReason.SHAPE, problem_of(error)) from error
     except (ValueError, OverflowError, TypeError) as error:

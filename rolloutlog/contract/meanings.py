@@ -36,6 +36,7 @@ EVENTS: Mapping[EventType, str] = {
     EventType.GROUP_TRAINED: "final: a group was trained, with the handles and verdicts of its members",
     EventType.GROUP_DROPPED: "final: a group was dropped, and why",
     EventType.RECORD_REJECTED: "a record or a line of a file breaks the contract: reason and place",
+    EventType.DERIVATION_REJECTED: "no seed can be made of a sound rollout, which stays and may be trained: why",
 }
 
 REJECTED: Mapping[RejectReason, str] = {
@@ -53,10 +54,11 @@ REJECTED: Mapping[RejectReason, str] = {
     RejectReason.VALUE_NULL: "the value is null",
     RejectReason.NOT_JSON: "the value, or the record inside, isn't JSON",
     RejectReason.TRUNCATED: "the value isn't a whole safetensors buffer",
-    RejectReason.SHAPE: "a column or a fact has another type or shape than the contract says",
+    RejectReason.SHAPE: "a column or a fact isn't of its type or shape, or holds a number that can't be kept",
     RejectReason.DIGEST: "the digest in the headers isn't the value's",
     RejectReason.LENGTHS: "token ids, mask, log-probs or node counts disagree",
-    RejectReason.LOGPROBS: "a log-prob isn't a finite number",
+    RejectReason.TOKEN_IDS: "a token id is below 0",
+    RejectReason.LOGPROBS: "a log-prob isn't a finite number, or lies above 0 by more than rounding (0.001)",
     RejectReason.SEGMENTS: "the segments don't tile the sampled tokens of a node",
     RejectReason.PARENT: "a node's parent points forward, to itself or out of range",
     RejectReason.INCONSISTENT: "a header says something else than the value",

@@ -6,19 +6,18 @@ Guarantees: buffer, trainer and audit read them alike; whatever is wrong is one 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-import orjson
-
-from rolloutlog.contract.checks import MAX_GROUP, check_digest, read_json
+from rolloutlog.contract.checks import check_digest, read_json
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.headers import MAX_TEXT, Headers
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.rewards import REWARD, is_reward
+from rolloutlog.contract.seeds import CANCELLED, Seed
+from rolloutlog.contract.slot import MAX_GROUP
 from rolloutlog.contract.vocabulary import RejectReason, SeedKind
 
 
@@ -41,11 +40,10 @@ class Cancelled:
 
 
 def read_annotation(event: Event) -> dict[str, Any]:
-    """Facts by key; a `reward` is a finite number or null (pending). Raises Rejected."""
+    """Facts by key; null is a `reward` that is pending. Raises Rejected."""
     facts = read_json(event)
-    reward = facts.get("reward")
-    if reward is not None and not (_is_number(reward) and math.isfinite(reward)):
-        raise Rejected(RejectReason.SHAPE, f"`reward` is a finite number or null, not {str(reward)[:40]!r}")
+    if not is_reward(reward := facts.get("reward")):
+        raise Rejected(RejectReason.SHAPE, f"`reward` is {REWARD}, not {str(reward)[:40]!r}")
     return facts
 
 
@@ -59,7 +57,8 @@ def read_cancelled(event: Event) -> Cancelled:
     found = cast("list[Any]", members) if isinstance(members, list) else []
     if not found or not all(_is_member(member, size) for member in found):
         raise Rejected(RejectReason.SHAPE, f"`members` lists one or more members of a group of {size}")
-    return Cancelled(tuple(sorted(set(found))), str(body.get("reason", "")))
+    reason: Any = body.get("reason")
+    return Cancelled(tuple(sorted(set(found))), reason if isinstance(reason, str) else "")
 
 
 def read_taken(event: Event) -> Taken:
@@ -71,10 +70,6 @@ def read_taken(event: Event) -> Taken:
         headers.renewal or 0,
         headers.require(Headers.lease),
     )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_member(value: Any, size: int) -> bool:
@@ -89,17 +84,22 @@ def read_seed(event: Event, body: bytes | None = None) -> Seed:
     check_digest(event.headers, digest_of(raw))
     try:
         seed = Seed.decode(raw)
-    except orjson.JSONDecodeError as error:
-        raise Rejected(RejectReason.NOT_JSON, f"not JSON: {error}") from error
+    except Rejected:
+        raise
     except ValueError as error:
         raise Rejected(RejectReason.SHAPE, str(error)) from error
     if seed.group != event.headers.group:
         raise Rejected(
             RejectReason.INCONSISTENT, f"the value is of group {seed.group}, its key of {event.headers.group}"
         )
+    check_seed(seed)
+    return seed
+
+
+def check_seed(seed: Seed) -> None:
+    """What its fields say together. Raises Rejected."""
     if (said := _bad_ask(seed)) is not None:
         raise Rejected(RejectReason.SHAPE, said)
-    return seed
 
 
 def _bad_ask(seed: Seed) -> str | None:
@@ -125,7 +125,7 @@ def _is_handle(text: str) -> bool:
 
 def read_seed_cancelled(event: Event) -> str:
     """The id of a cancelled seed. Raises Rejected."""
-    seed = read_json(event).get("seed")
-    if not isinstance(seed, str) or not seed:
+    seed: Any = read_json(event).get("seed")
+    if not isinstance(seed, str) or not 0 < len(seed) <= MAX_TEXT - len(CANCELLED):
         raise Rejected(RejectReason.SHAPE, "`seed` is the id of the cancelled seed")
     return seed

@@ -1,7 +1,7 @@
 """A rollout: a slot and what its attempt sampled.
 
 Guarantees: `Rollout.flat` makes the two-node graph of a single-turn producer from the flat lists that TRL, verl and
-slime hold. Leaves out: bytes and headers (`events`).
+slime hold, and refuses what no reader would take. Leaves out: bytes and headers (`events`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from rolloutlog.contract.errors import InvalidRecord
 from rolloutlog.contract.exact import exact
 from rolloutlog.contract.node import Logprobs, Mask, Node, Tokens
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.refusal import refusing
 from rolloutlog.contract.segments import Segment, from_versions
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.slot import Slot, check_slot
+from rolloutlog.contract.soundness import check_trajectory
+from rolloutlog.contract.trajectory import Trajectory, mapping
 from rolloutlog.contract.vocabulary import RejectReason, Status
 
 Versions = int | Policy | Sequence[int] | Sequence[Policy]
@@ -44,34 +46,45 @@ class Rollout:
         `mask` is parallel to `response_ids`: 1 for sampled tokens, 0 for tool tokens inside (all ones when None).
         `logprobs` and `versions` are parallel to `response_ids` or hold one entry per sampled token; `versions` is
         also one number or policy for all. A bare version is of timeline 0. `slot` and `record` add what else is
-        known. Raises InvalidRecord(lengths) where lengths disagree, and (shape) for what isn't a number.
+        known. Raises InvalidRecord, with the reason, for everything that a reader would reject.
         """
-        size = len(response_ids)
-        kept = np.ones(size, np.uint8) if mask is None else exact("mask", mask, np.uint8)
-        if len(kept) != size:
-            raise InvalidRecord(RejectReason.LENGTHS, f"mask has {len(kept)} entries for {size} response tokens")
-        sampled = kept.astype(np.bool_)
-        response = Node(
-            parent=0,
-            sampled=True,
-            token_ids=response_ids,
-            mask=kept,
-            logprobs=_compact("logprobs", exact("logprobs", logprobs, np.float32), sampled),
-            segments=_segments(versions, sampled),
-        )
-        prompt = Node(token_ids=prompt_ids, mask=np.zeros(len(prompt_ids), np.uint8))
-        trajectory = Trajectory.build([prompt, response], {"reward": reward, **(record or {})})
-        place = Slot(group=group, group_size=group_size, member=member, attempt=attempt, **(slot or {}))
-        return cls(place, trajectory)
+        with refusing():
+            place = Slot(group=group, group_size=group_size, member=member, attempt=attempt, **mapping("slot", slot))
+            check_slot(place)
+            place.headers()
+            facts = {"reward": reward, **mapping("record", record)}
+            trajectory = Trajectory.build(_two_nodes(prompt_ids, response_ids, logprobs, versions, mask), facts)
+            check_trajectory(trajectory)
+            return cls(place, trajectory)
+
+
+def _two_nodes(
+    prompt_ids: Tokens, response_ids: Tokens, logprobs: Logprobs, versions: Versions, mask: Mask | None
+) -> list[Node]:
+    """A prompt and its answer. Raises InvalidRecord."""
+    prompt, response = exact("prompt_ids", prompt_ids, np.int32), exact("response_ids", response_ids, np.int32)
+    kept = np.ones(len(response), np.uint8) if mask is None else exact("mask", mask, np.uint8)
+    if len(kept) != len(response):
+        raise InvalidRecord(RejectReason.LENGTHS, f"mask has {len(kept)} entries for {len(response)} response tokens")
+    sampled = kept.astype(np.bool_)
+    answer = Node(
+        parent=0,
+        sampled=True,
+        token_ids=response,
+        mask=kept,
+        logprobs=_compact("logprobs", exact("logprobs", logprobs, np.float32), sampled),
+        segments=_segments(versions, sampled),
+    )
+    return [Node(token_ids=prompt, mask=np.zeros(len(prompt), np.uint8)), answer]
 
 
 def _segments(versions: Versions, sampled: npt.NDArray[np.bool_]) -> list[Segment]:
     """Segments of the sampled tokens."""
-    if isinstance(versions, (int, np.integer)):
+    if isinstance(versions, (int, np.integer)) and not isinstance(versions, bool):
         versions = Policy(0, int(versions))
     if isinstance(versions, Policy):
         return [(versions.timeline, versions.version, 0)] if sampled.any() else []
-    if len(versions) and isinstance(versions[0], tuple):
+    if isinstance(versions, Sequence) and len(versions) and isinstance(versions[0], tuple):
         policies = exact("versions", versions, np.int64, 2)
     else:
         numbers = exact("versions", versions, np.int64)

@@ -1,23 +1,36 @@
 """Seeds: events that ask workers for one new group, or for members of one (design 2 and 6).
 
-Guarantees: a seed names its origin, lineage and draw, so that it can be drawn again from the log and compared. Leaves
+Guarantees: a seed names its origin, lineage and draw, so that it can be drawn again from the log and compared; its
+texts and numbers are such that whatever is said of it later (its cancellation, a member again) can be written. Leaves
 out: choosing and rendering (`rolloutlog.buffer`), and leases.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rolloutlog.contract.events import Event, Outgoing, outgoing
 from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.headers import MAX_TEXT
 from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.json_text import parse, write
+from rolloutlog.contract.natural import LIMIT
 from rolloutlog.contract.rejection import problem_of
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, EventType, RunKind, SeedKind
+
+CANCELLED = ".cancelled"
+"""End of the event id of a seed's cancellation."""
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+"""What is said again in a header of whatever is made from a seed."""
+SeedId = Annotated[str, Field(min_length=1, max_length=MAX_TEXT - len(CANCELLED))]
+Count = Annotated[int, Field(ge=0, lt=LIMIT)]
+LAST_DRAW = 2**62
+"""Draws have lower numbers: whoever is told one can count on."""
 
 
 class _Fact(BaseModel):
@@ -28,7 +41,7 @@ class Anchor(_Fact):
     """The node of the source rollout at which a seed resumes."""
 
     kind: AnchorKind
-    node: int = Field(ge=0)
+    node: Count
 
 
 class Source(_Fact):
@@ -38,13 +51,13 @@ class Source(_Fact):
     episode of several.
     """
 
-    rollout: str
-    attempt: int
+    rollout: Text
+    attempt: Count
     handle: str
     digest: str | None = None
     reward: float | None = None
     trace: str | None = None
-    base: int = Field(default=0, ge=0)
+    base: Count = 0
     oldest_policy: str | None = None
 
     @property
@@ -56,18 +69,18 @@ class Source(_Fact):
 class Draw(_Fact):
     """Draw `number` of a partition, a function of the fold at the three input offsets and the settings (design 6)."""
 
-    number: int
-    rollouts: int
-    seeds: int
-    group_events: int
+    number: int = Field(ge=0, lt=LAST_DRAW)
+    rollouts: Count
+    seeds: Count
+    group_events: Count
     settings: str
 
 
 class Ask(_Fact):
     """One member asked for, and the attempt it will be."""
 
-    member: int = Field(ge=0)
-    attempt: int = Field(ge=1)
+    member: Count
+    attempt: int = Field(ge=1, lt=LIMIT)
 
 
 class Seed(_Fact):
@@ -77,28 +90,28 @@ class Seed(_Fact):
     and `prefix_digest` the digest of its value. `budget` bounds new tokens; `tokens` counts the seeded context.
     """
 
-    id: str
+    id: SeedId
     kind: SeedKind
-    group: str
-    group_size: int = Field(ge=1)
-    group_train: int | None = Field(default=None, ge=1)
+    group: Text
+    group_size: int = Field(ge=1, lt=LIMIT)
+    group_train: int | None = Field(default=None, ge=1, lt=LIMIT)
     run_kind: RunKind = RunKind.TRAIN
-    env: str
-    derivation: str | None = None
+    env: Text
+    derivation: Text | None = None
     task: dict[str, Any] | None = None
     messages: list[dict[str, Any]] | None = None
     source: Source | None = None
     anchor: Anchor | None = None
-    depth: int = Field(default=0, ge=0)
-    tokens: int | None = None
-    budget: int | None = None
+    depth: Count = 0
+    tokens: Count | None = None
+    budget: Count | None = None
     draw: Draw | None = None
     asks: list[Ask] = Field(default_factory=list[Ask])
     prefix: str | None = None
     prefix_digest: str | None = None
-    origin_seed: str | None = None
-    origin_offset: int | None = None
-    dispatch_step: int | None = None
+    origin_seed: SeedId | None = None
+    origin_offset: Count | None = None
+    dispatch_step: Count | None = None
 
     @property
     def origin(self) -> str:
@@ -121,14 +134,14 @@ class Seed(_Fact):
         )  # fmt: skip
 
     def encode(self) -> bytes:
-        """The event's value, the same bytes for the same seed."""
-        return orjson.dumps(self.model_dump(mode="json", exclude_none=True), option=orjson.OPT_SORT_KEYS)
+        """The event's value, the same bytes for the same seed. Raises Rejected for a number that JSON can't say."""
+        return write(self.model_dump(exclude_none=True), orjson.OPT_SORT_KEYS)
 
     @classmethod
     def decode(cls, value: bytes) -> Seed:
-        """Read an event's value; raises ValueError."""
+        """Read an event's value; raises ValueError, Rejected among them."""
         try:
-            return cls.model_validate(orjson.loads(value))
+            return cls.model_validate(parse(value))
         except ValidationError as error:
             raise ValueError(f"not a seed: {problem_of(error)}") from error
 
@@ -159,7 +172,7 @@ def seed_cancelled_event(*, seed: str, group: str, group_size: int, reason: str,
     """`seed.cancelled`: workers drop the seed and what they run for it."""
     body = orjson.dumps({"seed": seed, "reason": reason})
     return outgoing(
-        EventType.SEED_CANCELLED, Topic.SEEDS, key=group, event_id=f"{seed}.cancelled", source=source, value=body,
+        EventType.SEED_CANCELLED, Topic.SEEDS, key=group, event_id=f"{seed}{CANCELLED}", source=source, value=body,
         now=now, subject=seed, headers={"group": group, "group_size": group_size, "seed": seed, "reason": reason,
                                "digest": digest_of(body)},
     )  # fmt: skip

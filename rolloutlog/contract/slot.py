@@ -14,7 +14,11 @@ from typing import Any
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import FIELDS, REMEMBERED, Field, Headers
 from rolloutlog.contract.ids import attempt_id, rollout_id
-from rolloutlog.contract.vocabulary import RunKind, SeedKind
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.vocabulary import RejectReason, RunKind, SeedKind
+
+MAX_GROUP = 4096
+"""Members of a group at most: folds look at all of a group that changed, so one header must not say a million."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -77,6 +81,17 @@ class Slot:
         """What the producer says of a slot in headers. Raises HeaderError where it would be read as another one."""
         own = {"member": self.member, "attempt": self.attempt, "trace": self.trace}
         return [*_shared_headers(_SHARED_OF(self)), *Headers.encode(own)]
+
+
+def check_slot(slot: Slot) -> None:
+    """Ranges of member, group and attempt. Raises Rejected."""
+    if not 0 < slot.group_size <= MAX_GROUP or not 0 <= slot.member < slot.group_size:
+        said = f"member {slot.member} of a group of {slot.group_size} (at most {MAX_GROUP})"
+        raise Rejected(RejectReason.MEMBER_RANGE, said)
+    if not 0 < slot.needed <= slot.group_size:
+        raise Rejected(RejectReason.GROUP_SIZE, f"{slot.needed} members needed of {slot.group_size}")
+    if slot.attempt < 1:
+        raise Rejected(RejectReason.HEADER_MALFORMED, "attempts count from 1")
 
 
 @lru_cache(REMEMBERED)

@@ -7,14 +7,13 @@ segment or type is tested again; its cost is a plain loop over nodes, and whole 
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import orjson
 
 from rolloutlog.contract.graph import NO_PARENT
 from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.rewards import REWARD, is_reward
 from rolloutlog.contract.segments import bad_segments
 from rolloutlog.contract.trajectory import AGENT, NODE_COLUMNS, SAMPLED, Trajectory
 from rolloutlog.contract.value import ALIGNMENTS
@@ -22,14 +21,17 @@ from rolloutlog.contract.vocabulary import Grain, RejectReason
 
 Table = list[list[int]]
 
+ROUNDING = 1e-3
+"""How far a log-prob may lie above 0: float32 rounds logits in the thousands, from which it is the difference, so
+coarsely (0.0005 at 8,192); a probability that was taken for its logarithm is hundreds of times further off."""
+
 
 def check_trajectory(trajectory: Trajectory) -> None:
     """Columns and record of one attempt. Raises Rejected."""
     table = cast("Table", trajectory.nodes.tolist())
     _check_lengths(trajectory, table)
     _check_nodes(trajectory, table)
-    if np.count_nonzero(np.isfinite(trajectory.logprobs)) < len(trajectory.logprobs):  # twice as fast as `all`
-        raise Rejected(RejectReason.LOGPROBS, "a log-prob isn't finite")
+    _check_numbers(trajectory)
     _check_record(trajectory, table)
     if trajectory.columns:
         _check_columns(trajectory)
@@ -66,24 +68,34 @@ def _check_nodes(trajectory: Trajectory, table: Table) -> None:
         token, segment = token + tokens, segment + runs
 
 
+def _check_numbers(trajectory: Trajectory) -> None:
+    """Token ids and log-probs are what an engine can say. Counting costs half of what `all` or `max` do."""
+    ids, logprobs = trajectory.token_ids, trajectory.logprobs
+    if np.count_nonzero(ids < 0):
+        raise Rejected(RejectReason.TOKEN_IDS, f"token id {ids.min()} is below 0")
+    fits = np.count_nonzero(logprobs <= ROUNDING)
+    if fits < len(logprobs) or np.count_nonzero(np.isfinite(logprobs)) < fits:
+        bad = logprobs[~(np.isfinite(logprobs) & (logprobs <= ROUNDING))]
+        raise Rejected(RejectReason.LOGPROBS, f"a log-prob is a finite number up to 0, not {bad[0]}")
+
+
 def _check_columns(trajectory: Trajectory) -> None:
-    """Optional columns are as long as the axis that they name."""
+    """Optional columns are as long as the axis that they name, and their numbers finite, as all that can be JSON."""
     axes = {"token": len(trajectory.token_ids), "sampled": len(trajectory.logprobs)}
     for name, column in trajectory.columns.items():
         if column.alignment not in ALIGNMENTS:
             raise Rejected(RejectReason.SHAPE, f"column {name} has alignment {column.alignment!r}")
         if column.alignment in axes and (not column.array.ndim or len(column.array) != axes[column.alignment]):
             raise Rejected(RejectReason.LENGTHS, f"column {name} isn't parallel to the {column.alignment} axis")
+        if column.array.dtype.kind == "f" and not np.isfinite(column.array).all():
+            raise Rejected(RejectReason.SHAPE, f"column {name} holds a number that isn't finite")
     own = trajectory.columns.get("loss_mask")
     if own is not None and (own.alignment not in axes or own.array.ndim != 1):
         raise Rejected(RejectReason.SHAPE, "column loss_mask is one number per token or per sampled token")
 
 
 def _check_record(trajectory: Trajectory, table: Table) -> None:
-    try:
-        record: Any = trajectory.record
-    except orjson.JSONDecodeError as error:
-        raise Rejected(RejectReason.NOT_JSON, f"the record isn't JSON: {error}") from error
+    record: Any = trajectory.record
     facts = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
     nodes: Any = facts.get("nodes")
     if not isinstance(nodes, list) or len(cast("list[Any]", nodes)) != len(table):
@@ -107,7 +119,7 @@ class Fact(NamedTuple):
 
 FACTS: dict[str, Fact] = {
     "nodes": Fact(list, "an object per row of the column `nodes`, in order; required"),
-    "reward": Fact(float, "finite number; absent or null: pending"),
+    "reward": Fact(float, f"{REWARD}; absent: pending"),
     "stop_condition": Fact(str, "why generation stopped"),
     "grain": Fact(str, "how finely policies are known: token, episode or none"),
     "agents": Fact(list, "an object per agent of the episode: name, trainable, reward, root"),
@@ -122,23 +134,17 @@ _GRAINS = (None, *Grain)
 
 
 def _bad_fact(record: dict[str, Any]) -> str | None:
-    if not _is_reward(record.get("reward")):
-        return "`reward` is a finite number or null"
+    if not is_reward(record.get("reward")):
+        return f"`reward` is {REWARD}"
     for name, (kind, _) in FACTS.items():
         if name != "reward" and record.get(name) is not None and not isinstance(record[name], kind):
             return f"`{name}` isn't a {kind.__name__}"
     for agent in cast("list[Any]", record.get("agents") or ()):
-        if not isinstance(agent, dict) or not _is_reward(cast("dict[str, Any]", agent).get("reward")):
-            return "`agents` holds objects, each with a finite `reward` or none"
+        if not isinstance(agent, dict) or not is_reward(cast("dict[str, Any]", agent).get("reward")):
+            return f"`agents` holds objects, whose `reward` is {REWARD}"
     if record.get("grain") not in _GRAINS:
         return "`grain` is token, episode or none"
     return None
-
-
-def _is_reward(reward: Any) -> bool:
-    if isinstance(reward, float):
-        return math.isfinite(reward)
-    return reward is None or (isinstance(reward, int) and not isinstance(reward, bool))
 
 
 def _bad_node(node: Any, sampled: int) -> str | None:

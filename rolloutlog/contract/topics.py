@@ -133,8 +133,8 @@ TOPICS: dict[Topic, TopicSpec] = {
         TopicSpec(
             Topic.DEAD_LETTERS, "key of the bad record", 1, "delete",
             ("every consumer",), ("people", "audit"),
-            "records that were rejected: reason, handle, headers and digest, not the value",
-            (T.RECORD_REJECTED,),
+            "what was rejected, a record or what would be derived from it: reason, handle and digest, not the value",
+            (T.RECORD_REJECTED, T.DERIVATION_REJECTED),
         ),
     )
 }  # fmt: skip

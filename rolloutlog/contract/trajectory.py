@@ -8,7 +8,6 @@ it was checked.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -20,8 +19,10 @@ from rolloutlog.contract import graph
 from rolloutlog.contract.arrays import Array
 from rolloutlog.contract.errors import InvalidRecord
 from rolloutlog.contract.exact import exact, joined
+from rolloutlog.contract.json_text import parse, write
 from rolloutlog.contract.node import Node
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.refusal import refusing
 from rolloutlog.contract.segments import Runs, runs_of
 from rolloutlog.contract.vocabulary import RejectReason
 
@@ -57,9 +58,9 @@ class Trajectory:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Everything that isn't an array; parsed at the first access. Raises ValueError if it isn't JSON."""
+        """Everything that isn't an array; parsed at the first access. Raises Rejected if it isn't JSON that is kept."""
         if self._record is None:
-            self._record = cast("dict[str, Any]", orjson.loads(self.record_text))
+            self._record = cast("dict[str, Any]", parse(self.record_text))
         return self._record
 
     @classmethod
@@ -68,21 +69,19 @@ class Trajectory:
     ) -> Trajectory:
         """Columns from nodes; `record` holds what else is known (reward, task, errors, agents, ...).
 
-        Raises InvalidRecord(shape) where a column can't be an array of its dtype, the record can't be JSON, or a reward
-        isn't finite (JSON would make it null, which says pending); soundness is for `checks`.
+        Raises InvalidRecord(shape) where a column can't be an array of its dtype, or the record can't be JSON: also for
+        a number that isn't finite, which JSON would make null (a reward: pending); soundness is for `checks`.
         """
-        counts = [(len(n.token_ids), len(n.logprobs), len(n.segments)) for n in nodes]
-        table = [(n.parent, t, s, g, n.agent) for n, (t, s, g) in zip(nodes, counts, strict=True)]
-        facts = [{"message": n.message, "sampled": n.sampled, **n.facts} for n in nodes]
-        return cls(
-            record_text=_text_of({**(record or {}), "nodes": facts}),
-            token_ids=joined("token_ids", [n.token_ids for n in nodes], np.int32),
-            logprobs=joined("logprobs", [n.logprobs for n in nodes], np.float32),
-            mask=joined("mask", [n.mask for n in nodes], np.uint8),
-            segments=exact("segments", [s for n in nodes for s in n.segments], np.int32, 3),
-            nodes=exact("nodes", table, np.int32, NODE_COLUMNS),
-            columns=columns,
-        )
+        with refusing():
+            return cls(
+                record_text=_text_of(nodes, mapping("record", record)),
+                token_ids=joined("token_ids", [n.token_ids for n in nodes], np.int32),
+                logprobs=joined("logprobs", [n.logprobs for n in nodes], np.float32),
+                mask=joined("mask", [n.mask for n in nodes], np.uint8),
+                segments=exact("segments", [s for n in nodes for s in n.segments], np.int32, 3),
+                nodes=exact("nodes", _table_of(nodes), np.int32, NODE_COLUMNS),
+                columns=columns,
+            )
 
     @property
     def parents(self) -> list[int]:
@@ -153,13 +152,20 @@ class Trajectory:
         return {**own, "nodes": self.nodes, **{name: column.array for name, column in self.columns.items()}}
 
 
-def _text_of(record: Mapping[str, Any]) -> bytes:
-    """The record as JSON. Raises InvalidRecord(shape)."""
-    agents = cast("list[Any]", [agent for agent in record.get("agents") or () if isinstance(agent, dict)])
-    rewards = [facts.get("reward") for facts in (record, *agents)]
-    try:
-        if not all(math.isfinite(reward) for reward in rewards if reward is not None):
-            raise InvalidRecord(RejectReason.SHAPE, f"a reward is a finite number or null: {rewards}")
-        return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
-    except (TypeError, RuntimeError) as error:
-        raise InvalidRecord(RejectReason.SHAPE, f"the record can't be JSON: {error}") from error
+def mapping(name: str, said: object) -> Mapping[str, Any]:
+    """What a producer gave by name; nothing where it gave none. Raises InvalidRecord(shape)."""
+    if said is None:
+        return {}
+    if not isinstance(said, Mapping):
+        raise InvalidRecord(RejectReason.SHAPE, f"`{name}` is a mapping, not {type(said).__name__}")
+    return cast("Mapping[str, Any]", said)
+
+
+def _table_of(nodes: Sequence[Node]) -> list[tuple[int, int, int, int, int]]:
+    return [(n.parent, len(n.token_ids), len(n.logprobs), len(n.segments), n.agent) for n in nodes]
+
+
+def _text_of(nodes: Sequence[Node], record: Mapping[str, Any]) -> bytes:
+    """The record as JSON. Raises Rejected(shape)."""
+    facts = [{"message": n.message, "sampled": n.sampled, **mapping("facts", n.facts)} for n in nodes]
+    return write({**record, "nodes": facts}, orjson.OPT_SERIALIZE_NUMPY)

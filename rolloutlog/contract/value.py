@@ -36,8 +36,10 @@ class Spec(NamedTuple):
 
 
 COLUMNS: dict[str, Spec] = {
-    "token_ids": Spec(_I32, 0, "tokens of all nodes, node after node"),
-    "logprobs": Spec(_F32, 0, "one log-prob per sampled token, finite, at full precision"),
+    "token_ids": Spec(_I32, 0, "tokens of all nodes, node after node; none below 0"),
+    "logprobs": Spec(
+        _F32, 0, "one log-prob per sampled token, finite and up to 0 (0.001 of rounding), at full precision"
+    ),
     "segments": Spec(
         _I32, 3, "`[timeline, version, offset]`: from that sampled token of its node on, that policy sampled"
     ),

@@ -38,6 +38,7 @@ class EventType(StrEnum):
     GROUP_TRAINED = "group.trained"
     GROUP_DROPPED = "group.dropped"
     RECORD_REJECTED = "record.rejected"
+    DERIVATION_REJECTED = "derivation.rejected"
 
 
 class Status(StrEnum):
@@ -125,6 +126,7 @@ class RejectReason(StrEnum):
     SHAPE = "shape"
     DIGEST = "digest"
     LENGTHS = "lengths"
+    TOKEN_IDS = "token-ids"
     LOGPROBS = "logprobs"
     SEGMENTS = "segments"
     PARENT = "parent"
@@ -147,6 +149,7 @@ RESOLVES_SLOT = frozenset(
         RejectReason.SHAPE,
         RejectReason.DIGEST,
         RejectReason.LENGTHS,
+        RejectReason.TOKEN_IDS,
         RejectReason.LOGPROBS,
         RejectReason.SEGMENTS,
         RejectReason.PARENT,

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from rolloutlog.buffer.fold import Fold
+from rolloutlog.buffer.rendering import Void
 from rolloutlog.buffer.rows import Row, decode
+from rolloutlog.buffer.selection import Skip
 from rolloutlog.buffer.shard import Shard
 from rolloutlog.contract.checks import read_rollout
 from rolloutlog.contract.events import Event, Outgoing
@@ -31,6 +33,8 @@ class PartitionLog:
     def __init__(self, settings: Settings, partition: int = 0) -> None:
         self.settings, self.partition = settings, partition
         self.topics: dict[Topic, list[Event]] = {topic: [] for topic in Topic}
+        self.gone: set[int] = set()
+        """Offsets on `rollouts` that retention has deleted."""
 
     def append(self, *records: Outgoing, topic: Topic | None = None) -> None:
         """Records as they would lie on the log."""
@@ -61,6 +65,10 @@ class PartitionLog:
         """What lies at a handle."""
         return read_rollout(self.topics[Topic.ROLLOUTS][handle.offset]).trajectory
 
+    def payload(self, handle: Handle) -> Trajectory | Void:
+        """What lies at a handle, unless it is gone."""
+        return Void(Skip.GONE, "deleted") if handle.offset in self.gone else self.trajectory(handle)
+
 
 class Owner:
     """An owner of the partition: a shard and its positions."""
@@ -84,9 +92,12 @@ class Owner:
         caught_up = all(self.positions[topic] >= self.ends[topic] for topic in INPUT_TOPICS)
         for topic, offset in self.positions.items():
             self.shard.passed(topic, offset)
-        self.shard.draw(clock=self.clock, caught_up=caught_up)
-        for handle in self.shard.missing():
-            self.shard.supply(handle.offset, self.log.trajectory(handle))
+        while True:
+            self.shard.draw(clock=self.clock, caught_up=caught_up)
+            for handle in self.shard.missing():
+                self.shard.supply(handle.offset, self.log.payload(handle))
+            if not self.shard.render(now=NOW):
+                break
         records = self.shard.say(now=NOW, clock=self.clock)
         first = len(self.log.topics[Topic.ROLLOUT_INDEX])
         self.log.append(*records)

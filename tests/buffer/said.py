@@ -52,6 +52,11 @@ def rollout(
     return rollout_event(Rollout(slot(name, member, attempt, **facts), trajectory, status), source="/tests", now=NOW)
 
 
+def forged(made: Outgoing) -> Outgoing:
+    """The same headers with a value that can't be read."""
+    return Outgoing(made.topic, made.key, [h for h in made.headers if h[0] != "ce_digest"], b"junk", None, NOW)
+
+
 def annotated(name: str, member: int = 0, attempt: int = 1, **facts: Any) -> Outgoing:
     """Late facts about an attempt."""
     return annotation_event(slot(name, member, attempt), facts, source="/tests", now=NOW)

@@ -20,7 +20,7 @@ from rolloutlog.contract.seeds import Anchor, Ask, Draw, Source, seed_cancelled_
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
 from tests.buffer.partition_log import NOW, PartitionLog, compacted, group_id, settings_of
-from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, seed_id, taken
+from tests.buffer.said import annotated, cancelled, expired, final, forged, fresh, rollout, seed_id, taken
 
 SETTINGS = settings_of(
     buffer={
@@ -33,11 +33,6 @@ SETTINGS = settings_of(
 NAMES, MEMBERS, ATTEMPTS = "ab", (0, 1), (1, 2)
 NODES = (3, 5)
 """Where `tool_turns` can be resumed."""
-
-
-def forged(made: Outgoing) -> Outgoing:
-    """The same headers with a value that can't be read."""
-    return Outgoing(made.topic, made.key, [h for h in made.headers if h[0] != "ce_digest"], b"junk", None, NOW)
 
 
 def derived(name: str, offset: int, node: int) -> Outgoing:

@@ -22,7 +22,7 @@ def row(**facts: Any) -> RolloutRow:
     """The row of one record."""
     log = PartitionLog(settings_of())
     log.append(rollout("a", **facts))
-    found: Row = decode(encode(row_of(next(iter(log.topics.values()))[0], 1)))
+    found: Row = decode(encode(row_of(next(iter(log.topics.values()))[0], 1).row))
     assert isinstance(found, RolloutRow)
     return found
 

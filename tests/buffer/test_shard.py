@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from rolloutlog.buffer.draws import pick
 from rolloutlog.buffer.lineage import settings_id
+from rolloutlog.buffer.rendering import Void
 from rolloutlog.buffer.rows import StateRow
+from rolloutlog.buffer.selection import Skip
 from rolloutlog.consumers.seed_view import seed_row
 from rolloutlog.contract.events import cancelled_event
 from rolloutlog.contract.finals import GroupFinal, final_event
@@ -18,7 +21,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
 from tests.buffer.partition_log import Owner, PartitionLog, group_id, restored, settings_of
 from tests.buffer.recorded import say
-from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, seed_id, taken, tool_turns
+from tests.buffer.said import annotated, cancelled, expired, final, forged, fresh, rollout, seed_id, taken, tool_turns
 
 
 def log_of(*records: Any, **changes: Any) -> PartitionLog:
@@ -144,6 +147,44 @@ class TestDerivedSeeds:
         log = log_of(*whole("b", turns=0), *chained, buffer={"ratio": 1.0, "derivations": naming})
         Owner(log).settle()
         assert [(seed.derivation, seed.depth) for seed in log.seeds] == [("again", 2)]
+
+    def test_only_the_standing_attempt_of_a_member_is_a_source(self) -> None:
+        """A run imported, one reward changed and imported again had both attempts as candidates (design 6.7)."""
+        log = log_of(*whole("a"), rollout("a", 1, attempt=2, reward=0.5))
+        Owner(log).settle()
+        assert sorted(seed.source.where.offset for seed in log.seeds if seed.source) == [0, 2]
+
+    def test_a_bad_record_of_a_higher_attempt_leaves_no_source(self) -> None:
+        log = log_of(*whole("a"), forged(rollout("a", 1, attempt=2)))
+        Owner(log).settle()
+        assert [seed.source.where.offset for seed in log.seeds if seed.source] == [0]
+
+    @pytest.mark.parametrize("first", [Topic.ROLLOUTS, Topic.GROUP_EVENTS])
+    def test_what_comes_after_the_end_of_its_group_is_no_source(self, first: Topic) -> None:
+        """In whichever order the inputs are read: the two others trained, this one came too late."""
+        log = log_of(*whole("a", group_size=3), rollout("a", 2, group_size=3), *whole("b", turns=0))
+        log.append(final("a", as_of=2))
+        owner = Owner(log)
+        owner.read(first)
+        owner.settle()
+        assert sorted(seed.source.where.offset for seed in log.seeds if seed.source) == [0, 1]
+
+    def test_a_dead_source_keeps_its_place(self) -> None:
+        """So that which sources are here depends on `rollouts` alone, and not on finals."""
+        log = log_of(*whole("a"), rollout("a", 1, attempt=2), buffer={"capacity": 2})
+        owner = Owner(log)
+        owner.settle()
+        assert list(owner.shard.fold.pool.sources) == [1, 2]
+        assert [seed.source.where.offset for seed in log.seeds if seed.source] == [2]
+
+    def test_a_source_without_an_environment_is_skipped_and_counted(self) -> None:
+        """Nobody could make what is derived from it; it ended the service (a header that can't be empty)."""
+        log = log_of(*whole("a", env=None), *whole("b"), buffer={"ratio": 1.0})
+        owner = Owner(log)
+        owner.settle()
+        assert len(log.seeds) == 2
+        assert owner.shard.fold.census.skipped["continue-tool-call", Skip.NO_ENV] == 2
+        assert log.reasons == []
 
     def test_a_late_reward_moves_a_source_into_the_band(self) -> None:
         """Item 13, with design 3: newest annotation wins."""
@@ -421,25 +462,48 @@ class TestPayloads:
         assert draw
         assert (draw.number, draw.rollouts) == (0, 2)
 
-    def test_a_draw_whose_payload_is_gone_is_void_and_its_number_is_not_used_again(self) -> None:
+    def test_a_source_that_is_gone_is_counted_and_the_next_is_drawn_at_once(self) -> None:
+        """Past retention each draw of it voided the queue and paused for a lease, for ever."""
+        log = log_of(*whole("a"), *whole("b"), buffer={"ratio": 2.0, "cache_bytes": 0})
+        owner = Owner(log)
+        log.gone = {0, 3}
+        owner.settle()
+        assert {seed.source and seed.source.where.offset for seed in log.seeds} == {1, 2}
+        assert owner.shard.fold.census.skipped["continue-tool-call", Skip.GONE] == 2
+        numbers = [seed.draw.number for seed in log.seeds if seed.draw]
+        assert numbers == sorted(set(numbers)), "numbers of void draws aren't used again"
+        assert log.reasons == [], "what is gone has no record to blame"
+
+    def test_whoever_draws_again_needs_to_know_nothing_of_void_draws(self) -> None:
+        """Design 6: draw `k` is a function of the fold, the settings and `k`; the discarded stay in the ranks."""
+        log = log_of(*whole("a"), *whole("b"), *whole("c"), buffer={"ratio": 1.0, "cache_bytes": 0})
+        log.gone = {0, 1, 4}
+        Owner(log).settle()
+        offsets = list(range(6))
+        for seed in log.seeds:
+            assert seed.draw
+            assert seed.source
+            drawn = pick(offsets, log.settings.buffer.salt, 0, seed.draw.number)
+            assert drawn == seed.source.where.offset
+            offsets.remove(drawn)
+
+    def test_a_source_that_can_not_be_read_any_more_is_told_and_the_next_is_drawn(self) -> None:
         log = log_of(*whole("a"), buffer={"ratio": 1.0, "cache_bytes": 0})
         owner = Owner(log)
         owner.read(Topic.ROLLOUTS)
         owner.shard.draw(clock=0.0, caught_up=True)
         (handle,) = owner.shard.missing()
-        owner.shard.supply(handle.offset, None)
-        owner.flush()
-        assert log.seeds == []
-        owner.clock = 59.0
+        owner.shard.supply(handle.offset, Void(Skip.REJECTED, "claim-missing: no body"))
         owner.settle()
-        assert log.seeds == [], "it isn't tried again at once"
-        owner.clock = 61.0
-        owner.settle()
-        assert [seed.draw and seed.draw.number for seed in log.seeds] == [1]
+        assert len(log.seeds) == 1
+        assert log.reasons == ["derivation"]
 
-    def test_a_seed_that_no_topic_takes_is_not_emitted(self) -> None:
+    def test_a_seed_that_no_topic_takes_is_not_emitted_but_told(self) -> None:
         long = [say("system", "s"), say("user", "x" * 70_000, 0), say("assistant", "", 1, calls="a")]
         nodes = [*long, say("tool", "found", 2, answers="a"), say("assistant", "done", 3)]
-        log = log_of(*whole("a", nodes=nodes), topics={"max_message_bytes": 65536})
-        Owner(log).settle()
-        assert log.seeds == []
+        log = log_of(*whole("a", nodes=nodes), *whole("b"), topics={"max_message_bytes": 65536})
+        owner = Owner(log)
+        owner.settle()
+        assert {seed.source and seed.source.where.offset for seed in log.seeds} == {2, 3}
+        assert log.reasons == ["derivation"] * 2
+        assert owner.shard.fold.census.skipped["continue-tool-call", Skip.TOO_LARGE] == 2

@@ -120,6 +120,17 @@ def _columns(name: str, reason: Reason, **columns: Any) -> BadInput:
     return replace(row, rollout=rollout, refused=InvalidRecord, refused_for=reason)
 
 
+def _says(name: str, reason: Reason, record: bytes) -> BadInput:
+    """A record whose text says something that can't be kept, as another language may write it."""
+    rollout = sound(group_of(name), BAD_MEMBER)
+    columns = {
+        name: getattr(rollout.trajectory, name) for name in ("token_ids", "logprobs", "mask", "segments", "nodes")
+    }
+    rollout.trajectory = Trajectory(record_text=record[:-1] + b', "nodes": [{}, {"sampled": true}]}', **columns)
+    row = _body(name, reason, lambda raw: raw.holding(value.encode(rollout.trajectory)).but({"reward": None}))
+    return replace(row, rollout=rollout, refused=InvalidRecord, refused_for=reason)
+
+
 def _slot(name: str, reason: Reason, **slot: Any) -> BadInput:
     """A record whose slot can't be; a producer refuses to write it."""
     rollout = sound(group_of(name), **{"member": BAD_MEMBER, **slot})
@@ -171,6 +182,10 @@ def oversize(limit: int, group: str = group_of("above-the-limit")) -> Rollout:
 
 def _json(**changes: Any) -> bytes:
     return orjson.dumps(orjson.loads(encode_json(_TRAJECTORY)) | changes)
+
+
+def _json_text(fact: str) -> bytes:
+    return encode_json(_TRAJECTORY).replace(b'{"record":{', b'{"record":{' + fact.encode() + b",")
 
 
 _TRAJECTORY: Trajectory = sound("any").trajectory
@@ -232,6 +247,19 @@ BAD_INPUTS: tuple[BadInput, ...] = (
     _columns("nodes-count-more-tokens", Reason.LENGTHS, nodes=[(-1, 3, 0, 0, 0), (0, 9, 4, 2, 0)]),
     _columns("logprobs-nan", Reason.LOGPROBS, logprobs=[-0.5, np.nan, -0.5, -0.5]),
     _columns("logprobs-infinite", Reason.LOGPROBS, logprobs=[-0.5, -np.inf, -0.5, -0.5]),
+    _columns("logprob-above-0", Reason.LOGPROBS, logprobs=[-0.5, 0.7, -0.5, -0.5]),
+    _columns("token-id-below-0", Reason.TOKEN_IDS, token_ids=[0, 1, 2, 100, -100, 102, 103]),
+    _columns("token-id-below-0-in-the-prompt", Reason.TOKEN_IDS, token_ids=[-1, 1, 2, 100, 101, 102, 103]),
+    _body("json-token-id-true", Reason.SHAPE, lambda raw: raw.holding(_json(token_ids=[True] * 7), value.JSON)),
+    _body("json-token-id-a-text", Reason.SHAPE, lambda raw: raw.holding(_json(token_ids=["1"] * 7), value.JSON)),
+    _body("json-logprob-true", Reason.SHAPE, lambda raw: raw.holding(_json(logprobs=[False] * 4), value.JSON)),
+    _body("json-nan", Reason.NOT_JSON, lambda raw: raw.holding(_json_text('"x": NaN'), value.JSON)),
+    _body("json-beyond-64-bits", Reason.SHAPE, lambda raw: raw.holding(_json_text(f'"x": {2**128 - 1}'), value.JSON)),
+    _says("record-beyond-64-bits", Reason.SHAPE, b'{"info": {"seed": [-9223372036854775809]}}'),
+    _says("record-nan", Reason.NOT_JSON, b'{"metrics": {"loss": NaN}}'),
+    _says("record-infinite", Reason.NOT_JSON, b'{"metrics": {"loss": 1e999}}'),
+    _says("reward-beyond-float32", Reason.SHAPE, b'{"reward": 1e39}'),
+    _says("reward-of-an-agent-beyond-float32", Reason.SHAPE, b'{"agents": [{"reward": -1e39}]}'),
     *(_columns(name, Reason.SEGMENTS, segments=segments) for name, segments in _SEGMENT_CASES.items()),
     _columns("parent-forward", Reason.PARENT, nodes=[(1, 3, 0, 0, 0), (-1, 4, 4, 2, 0)]),
     _columns("parent-itself", Reason.PARENT, nodes=[(-1, 3, 0, 0, 0), (1, 4, 4, 2, 0)]),

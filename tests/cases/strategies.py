@@ -20,6 +20,7 @@ from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import FIELDS
 from rolloutlog.contract.node import Node
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.rewards import LARGEST
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.segments import Segment, from_versions
 from rolloutlog.contract.slot import Slot
@@ -34,7 +35,7 @@ policies = st.builds(Policy, st.integers(0, 3), st.integers(0, 30))
 handles = st.builds(Handle, st.integers(0, 99), st.integers(0, 2**40), st.integers(0, 2**31))
 token_ids = st.integers(0, 2**31 - 1)
 logprobs = st.floats(max_value=0, allow_infinity=False, allow_nan=False, width=32)
-rewards = st.floats(allow_infinity=False, allow_nan=False) | st.floats(width=32, allow_infinity=False, allow_nan=False)
+rewards = st.floats(-LARGEST, LARGEST) | st.floats(width=32, allow_infinity=False, allow_nan=False)
 messages = st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": words})
 
 

@@ -56,7 +56,7 @@ def test_a_reason_in_the_value_resolves_the_slot_and_one_in_the_headers_does_not
 
 
 def test_the_table_holds_every_reason_that_a_record_can_be_rejected_for() -> None:
-    of_files = {RejectReason.ERA_UNKNOWN, RejectReason.INDEX_SPAN, RejectReason.UNREADABLE}  # an importer's
+    of_files = {RejectReason.ERA_UNKNOWN, RejectReason.INDEX_SPAN, RejectReason.UNREADABLE, RejectReason.TOO_LARGE}
     assert {written.reason for row in BAD_INPUTS for written in row.records()} - {None} == set(RejectReason) - of_files
 
 

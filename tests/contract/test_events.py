@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 
 from rolloutlog.contract import value
-from rolloutlog.contract.dead_letters import NO_KEY, rejected_event, rejected_line
+from rolloutlog.contract.dead_letters import (
+    NO_KEY,
+    derivation_rejected_event,
+    rejected_event,
+    rejected_line,
+    rejected_place,
+)
 from rolloutlog.contract.events import (
     SCHEMA,
+    Event,
     Outgoing,
     annotation_event,
     cancelled_event,
@@ -19,6 +26,7 @@ from rolloutlog.contract.events import (
     taken_event,
     time_text,
 )
+from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.notices import read_annotation, read_cancelled, read_taken
@@ -222,3 +230,24 @@ def test_a_foreign_topic_has_no_bare_name(name: str) -> None:
 )
 def test_times_are_written_as_cloudevents_writes_them(ms: int, text: str) -> None:
     assert time_text(ms) == text
+
+
+def test_a_rejected_derivation_rejects_no_record() -> None:
+    """Design 3: audit, trainer and 9.1 count `record.rejected` alone."""
+    handle = Handle(2, 7, 90)
+    made = derivation_rejected_event(
+        handle, "node 3: `content` isn't text", group="g", rollout="g.0", digest="d", derivation=None, **BY
+    )
+    event = Event(made.topic, 0, 0, 0, made.key, Headers(made.headers), made.value)
+    assert (event.headers.type, event.headers.reason) == ("derivation.rejected", "derivation")
+    assert rejected_place(event) is None
+    record = Raw.of(sound("g")).event(offset=7)
+    rejected = rejected_event(record, Rejected(RejectReason.SHAPE, "x"), **BY)
+    letter = Event(rejected.topic, 0, 0, 0, rejected.key, Headers(rejected.headers), rejected.value)
+    assert rejected_place(letter) == (Topic.ROLLOUTS, record.handle._replace(size=0))
+
+
+def test_a_dead_letter_is_small_whatever_the_headers_of_its_record() -> None:
+    many = {f"tracing-{i}": b"\xff" * 2000 for i in range(300)}
+    made = rejected_event(Raw.of(sound("g")).but(many).event(), Rejected(RejectReason.SHAPE, "x" * 9999), **BY)
+    assert made.size < 32 * 1024, "the least limit that a topic may have is 64 KB"

@@ -76,6 +76,16 @@ def test_a_derived_member_keeps_its_lineage() -> None:
         ({"asks": [{"member": 1, "attempt": 1}]}, RejectReason.SHAPE),
         ({"kind": "reroll"}, RejectReason.SHAPE),
         ({"source": {"rollout": "r", "attempt": 1, "handle": "three"}}, RejectReason.SHAPE),
+        ({"env": ""}, RejectReason.SHAPE),
+        ({"env": "e" * 1025}, RejectReason.SHAPE),
+        ({"derivation": ""}, RejectReason.SHAPE),
+        ({"id": "i" * 1018}, RejectReason.SHAPE),  # its cancellation's id would be too long
+        ({"depth": 2**63}, RejectReason.SHAPE),
+        ({"budget": -1}, RejectReason.SHAPE),
+        (
+            {"draw": {"number": 2**64 - 1, "rollouts": 0, "seeds": 0, "group_events": 0, "settings": ""}},
+            RejectReason.SHAPE,
+        ),
     ],
     ids=str,
 )

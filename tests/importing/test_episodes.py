@@ -197,6 +197,12 @@ def test_a_call_says_how_its_node_was_sampled(linear: dict[str, Any]) -> None:
         ({"token_ids": ["a"] * 49}, RejectReason.SHAPE),
         ({"token_ids": [2**31] * 49}, RejectReason.SHAPE),
         ({"token_ids": 7}, RejectReason.SHAPE),
+        ({"token_ids": [True] * 49}, RejectReason.SHAPE),
+        ({"token_ids": [1.0] * 49}, RejectReason.SHAPE),
+        ({"token_ids": [-1] * 49}, RejectReason.TOKEN_IDS),
+        ({"logprobs": [False] * 42}, RejectReason.LOGPROBS),
+        ({"logprobs": [0.7] * 42}, RejectReason.LOGPROBS),
+        ({"parent": True}, RejectReason.PARENT),
         ({"parent": 2}, RejectReason.PARENT),
         ({"parent": 99}, RejectReason.PARENT),
         ({"parent": "x"}, RejectReason.SHAPE),
@@ -213,6 +219,36 @@ def test_a_bad_node_is_rejected_with_its_reason(
     with pytest.raises(Rejected) as caught:
         read_line(linear)
     assert caught.value.reason is reason
+
+
+@pytest.mark.parametrize(
+    ("fact", "said"),
+    [
+        ('"x_seed":340282366920938463463374607431768211455', r"traces\[0\]\.metrics\.x_seed .* 64 bits"),
+        ('"x_seed":-99999999999999999999', r"traces\[0\]\.metrics\.x_seed .* 64 bits"),
+        ('"x_loss":NaN', r"traces\[0\]\.metrics\.x_loss is no number"),
+        ('"x_loss":1e400', "infinity"),
+        ('"x_seed":18446744073709551615', None),
+        ('"x_loss":0.1000000000000000055511151231257827', None),
+    ],
+)
+def test_a_number_of_a_line_is_kept_or_its_field_named(linear: dict[str, Any], fact: str, said: str | None) -> None:
+    """Never a float in a whole number's place, never null in a NaN's."""
+    linear["traces"][0]["metrics"] = {"mark": 1}
+    raw = orjson.dumps(linear).replace(b'"mark":1', fact.encode())
+    if said is None:
+        assert read_raw(raw).trajectory.record["metrics"] == orjson.loads("{" + fact + "}")
+    else:
+        with pytest.raises(Rejected, match=said):
+            read_raw(raw)
+
+
+@pytest.mark.parametrize(
+    "score", [True, {"score": True}, {"score": 1.0, "weight": True}, "1", 1e39, {"score": 1e300, "weight": 1e300}]
+)
+def test_a_score_is_a_number_of_float32(linear: dict[str, Any], score: Any) -> None:
+    linear["traces"][0]["rewards"] = {"exact": score}
+    assert reason_of(linear) is RejectReason.SHAPE
 
 
 @pytest.mark.parametrize("name", ["run", "group", "env", "task", "traces"])

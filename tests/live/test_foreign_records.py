@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaError
@@ -104,13 +105,14 @@ def test_no_command_ends_over_foreign_records(shell: Shell) -> None:
 def test_no_worker_ends_over_foreign_seeds(shell: Shell) -> None:
     """One that ended before it commits would end every worker after it, over the same record."""
     settings = shell.settings
-    bad = (
-        Seed(id="giant", kind=SeedKind.FRESH, group="giant", group_size=1 << 20, env="game"),
-        Seed(id="i" * 100_000, kind=SeedKind.FRESH, group="long", group_size=2, env="game"),
-        Seed(id="env", kind=SeedKind.FRESH, group="env", group_size=2, env="e" * 100_000),
-        Seed(id="train", kind=SeedKind.FRESH, group="train", group_size=2, group_train=3, env="game"),
-        Seed(id="none", kind=SeedKind.RESUME, group="none", group_size=2, env="game", prefix="0/999999"),
-    )
+    sound: dict[str, Any] = {"kind": SeedKind.FRESH, "group_size": 2, "env": "game"}
+    bad = [
+        Seed.model_construct(None, **{**sound, "id": name, "group": name, **odd})
+        for name, odd in {
+            "giant": {"group_size": 1 << 20}, "long": {"id": "i" * 100_000}, "env": {"env": "e" * 100_000},
+            "train": {"group_train": 3}, "none": {"kind": SeedKind.RESUME, "prefix": "0/999999"},
+        }.items()
+    ]  # fmt: skip
     good = [seed_of(f"good-{i}", env="game", task={"act": "", "question": "?"}) for i in range(4)]
 
     async def body() -> None:

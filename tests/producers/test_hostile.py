@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from rolloutlog.contract.checks import read_headers, read_rollout
+from rolloutlog.contract.object_text import MESSAGE_LIMIT
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import EventType, Status
-from rolloutlog.producers.endings import MESSAGE_LIMIT, error_fact, failed
+from rolloutlog.producers.endings import error_fact, failed
 from rolloutlog.producers.record import record_of
 from rolloutlog.producers.worker import run_worker
 from tests.cases.rollouts import sound

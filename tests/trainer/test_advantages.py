@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolloutlog.contract.node import Node
+from rolloutlog.contract.rewards import LARGEST
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
@@ -38,6 +39,12 @@ def test_they_are_finite_and_sum_to_nothing(rewards: list[float]) -> None:
     values = grpo(rewards)
     assert np.isfinite(values).all()
     assert abs(values.sum()) < 1e-3
+
+
+@given(st.lists(st.floats(-LARGEST, LARGEST) | st.sampled_from([LARGEST, -LARGEST, 0.0, 5e-324]), max_size=16))
+def test_they_are_finite_for_all_rewards_that_there_can_be(rewards: list[float]) -> None:
+    """Also as float32, which the trainer's tensors hold."""
+    assert np.isfinite(grpo(rewards).astype(np.float32)).all()
 
 
 def test_the_baseline_counts_members_whose_tokens_dont_train() -> None:

@@ -23,7 +23,7 @@ MASKED = staleness(max_staleness=20, max_token_staleness=1, on_expire="drop-grou
 
 
 def member(number: int, prompt: list[int], response: list[int], versions: list[int], **more: Any) -> Rollout:
-    logprobs = [0.1 * (i + 1) for i in range(len(response))]
+    logprobs = [-0.1 * (i + 1) for i in range(len(response))]
     return Rollout.flat(
         prompt_ids=prompt, response_ids=response, logprobs=logprobs, versions=versions, reward=float(number), group="g",
         member=number, group_size=2, slot={"origin_seed": SEED, "origin_offset": 0, "run": "r"}, **more,
@@ -37,7 +37,7 @@ def test_the_layout_of_one_sample() -> None:
     packed = pack([drawn_group(made, member(1, [1], [], []))])
     assert packed.input_ids.tolist() == [10, 11, 12, 20, 21]
     assert packed.labels.tolist() == [IGNORED, IGNORED, 20, IGNORED, 22]
-    assert packed.logprobs.tolist() == pytest.approx([0, 0, 0.1, 0.2, 0.3])
+    assert packed.logprobs.tolist() == pytest.approx([0, 0, -0.1, -0.2, -0.3])
     assert packed.position_ids.tolist() == [0, 1, 2, 3, 4]
     assert packed.policies.tolist() == [[-1, -1], [-1, -1], [0, 4], [0, 4], [0, 4]]
 

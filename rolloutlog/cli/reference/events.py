@@ -24,7 +24,8 @@ unknown types to the dead letters with the reason."""
 REJECTED = """\
 A bad record goes to `dead-letters` with reason, place, headers and digest, and the offset moves on. A reason that
 lies in the value ends the member's slot as failed(rejected), unless a good record of that or a higher attempt is
-there; a reason that lies in the headers says nothing sure about a slot and ends none."""
+there; a reason that lies in the headers says nothing sure about a slot and ends none. `derivation.rejected` (reason
+`derivation`) rejects no record: the rollout is sound, indexed and can be trained, but no seed is made of it."""
 
 
 def page() -> str:
