@@ -36,8 +36,8 @@ from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 @dataclass(slots=True)
 class Fold:
     """State of one partition. `next_offsets` are the input prefixes; `resolved` counts underived groups that are
-    resolved or ended, `drawn` derived seeds, `next_draw` is one above the highest draw, `index_end` one above the
-    last row."""
+    resolved or ended, `drawn` derived seeds, `next_draw` is one above the highest draw. Its rows lie on the index from
+    `begins` to below `index_end`; `whole` False while a reindex hasn't read the inputs to their end."""
 
     partition: int
     settings: BufferSettings = field(compare=False)
@@ -47,7 +47,9 @@ class Fold:
     closed: dict[str, ClosedGroup] = field(default_factory=dict[str, ClosedGroup])
     drawn: int = 0
     next_draw: int = 0
+    begins: int = field(default=0, compare=False)
     index_end: int = field(default=0, compare=False)
+    whole: bool = field(default=True, compare=False)
     changes: int = field(default=0, compare=False)
     census: Census = field(default_factory=Census, compare=False)
     _resolved: int = 0
@@ -85,7 +87,7 @@ class Fold:
             case CancelRow():
                 return self._cancel(row)
             case SeedRow():
-                return self._seed(row.emitted, row.offset)
+                return self._seed(row.seed, row.offset)
             case SeedCancelRow():
                 return self._seed_cancel(row)
             case ExpiryRow():
@@ -177,7 +179,8 @@ class Fold:
         if not candidates:
             return
         notes = group.member(row.member).notes.get(row.attempt)
-        source = Source(row, candidates, row.reward, dead=dead)
+        plain = row._replace(late=False)  # which depends on the interleaving
+        source = Source(plain, candidates, row.reward, dead=dead)
         if notes is not None:
             source.reward, source.notes = notes.facts.get("reward", row.reward), set(notes.ids)
         self.pool.add(source)
@@ -186,10 +189,12 @@ class Fold:
         closed = self.closed.get(row.group)
         group = closed.group(row.group) if closed else self._open(row.group).group
         facts = {"reward": row.reward} if row.says_reward else {}
-        disposition = group.annotate_as(row.group_size, row.member, row.attempt, row.key, facts)
+        disposition = group.annotate_as(row.group_size, row.member, row.attempt, row.id, facts)
         if closed:
             closed.keep(group)
-        if row.says_reward and self.pool.annotate(row.group, row.member, row.attempt, row.key, row.reward):
+            if row.attempt in group.member(row.member).seen:  # of which nothing is kept any more
+                disposition = Disposition.DUPLICATE
+        if row.says_reward and self.pool.annotate(row.group, row.member, row.attempt, row.id, row.reward):
             return Disposition.TAKEN
         return Disposition.DUPLICATE if disposition is Disposition.SUPERSEDED else disposition
 
@@ -270,7 +275,11 @@ class Fold:
 
     def recall(self, row: StateRow) -> None:
         """The newest shard row, before the rows that it closes: what was evicted by then needn't be looked at."""
-        self.pool.floor = row.sources_from
+        self.pool.floor, self.begins = row.sources_from, row.begins
+
+    def begin(self, first_row: int) -> None:
+        """Start with nothing: the first row will lie there on the index, or above."""
+        self.begins = self.index_end = first_row
 
     def passed(self, topic: Topic, next_offset: int) -> None:
         """An input was read up to there."""
@@ -301,8 +310,7 @@ class Fold:
         at = self.next_offsets
         return StateRow(
             at[Topic.ROLLOUTS], at[Topic.SEEDS], at[Topic.GROUP_EVENTS], settings_digest, self.needed,
-            self.pool.oldest, self.resolved,
-            self.drawn, self.next_draw, self.numbers(),
+            self.pool.oldest, self.resolved, self.drawn, self.next_draw, self.numbers(), self.begins, self.whole,
         )  # fmt: skip
 
     def numbers(self) -> dict[str, int]:

@@ -21,6 +21,7 @@ from rolloutlog.buffer.rows import (
     SeedCancelRow,
     SeedRow,
     TakeRow,
+    decode,
     row_event,
 )
 from rolloutlog.contract.checks import read_headers, read_rollout
@@ -66,6 +67,7 @@ def written(row: Row, *, partition: int, source: str, now: int) -> Outgoing:
     """The row as a record of the index, before it can hold up a transaction. Raises Rejected for one that can't be."""
     try:
         made = row_event(row, partition=partition, source=source, now=now)
+        decode(made.value)
     except HeaderError:
         raise
     except HOSTILE as error:
@@ -123,27 +125,27 @@ def _annotation(event: Event) -> AnnotationRow:
 
 def _take(event: Event) -> TakeRow:
     take = read_taken(event)
-    key = taken_id(take.seed, take.worker, take.renewal)
-    return TakeRow(event.offset, key, event.headers.require(Headers.group), take.seed, take.worker, take.lease_ms)
+    group = event.headers.require(Headers.group)
+    row_id = id_of(group, taken_id(take.seed, take.worker, take.renewal))
+    return TakeRow(event.offset, row_id, group, take.seed, take.worker, take.lease_ms)
 
 
 def _cancel(event: Event) -> CancelRow:
     group, size = event.headers.require(Headers.group), event.headers.require(Headers.group_size)
     said = read_cancelled(event)
     members = list(said.members)
-    key = cancelled_id(group, members, said.reason)
-    return CancelRow(event.offset, key, group, size, members, said.reason[:100])
+    return CancelRow(event.offset, cancelled_id(group, members, said.reason), group, size, members, said.reason[:100])
 
 
 def _seed(event: Event, body: Body | None) -> SeedRow:
     seed = read_seed(event, None if body is None else body.value)
-    text = seed.model_dump(mode="json", exclude={"task", "messages"}, exclude_none=True)
-    return SeedRow(event.offset, seed.id, seed.group, text)
+    bare = seed.model_copy(update={"task": None, "messages": None})
+    return SeedRow(event.offset, id_of(seed.group, seed.id), seed.group, bare)
 
 
 def _seed_cancel(event: Event) -> SeedCancelRow:
-    seed = read_seed_cancelled(event)
-    return SeedCancelRow(event.offset, f"{seed}.cancelled", event.headers.require(Headers.group), seed)
+    seed, group = read_seed_cancelled(event), event.headers.require(Headers.group)
+    return SeedCancelRow(event.offset, id_of(group, seed), group, seed)
 
 
 def _group_event(event: Event) -> Row:

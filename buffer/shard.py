@@ -109,7 +109,8 @@ class Shard:
         self.is_dirty = True
 
     def _fold(self, found: Found, event: Event, body: Body | Rejected | None, now: int, clock: float) -> None:
-        row, made = found.row, self._written(found.row, now)
+        row = self._late(found.row) if isinstance(found.row, RolloutRow) else found.row
+        made = self._written(row, now)
         disposition = self.fold.apply(row)
         if isinstance(row, TakeRow) and row.group in self.fold.groups:
             self.leases.start(row.seed, row.group, row.lease_ms, clock)
@@ -125,10 +126,14 @@ class Shard:
 
     def _reject(self, event: Event, rejected: Rejected, now: int) -> None:
         self.dead.append(rejected_event(event, rejected, source=self.source, now=now))
-        row = rejected_row(event, rejected)
-        if row is not None and self.fold.apply(row) is not Disposition.DUPLICATE:
+        bad = rejected_row(event, rejected)
+        if bad is not None and self.fold.apply(row := self._late(bad)) is not Disposition.DUPLICATE:
             self.rows.append((row, self._written(row, now)))
             self.touched.add(row.group)
+
+    def _late(self, row: RolloutRow) -> RolloutRow:
+        """The row of a record, which says if its group has ended."""
+        return row._replace(late=True) if row.group in self.fold.closed else row
 
     def _written(self, row: Row, now: int) -> Outgoing:
         return written(row, partition=self.fold.partition, source=self.source, now=now)
@@ -144,7 +149,7 @@ class Shard:
     def _came_back(self, row: Row) -> None:
         """What was emitted and is folded now is no longer in flight."""
         if isinstance(row, SeedRow):
-            seed = row.emitted
+            seed = row.seed
             self.asked -= {(seed.group, ask.member, ask.attempt) for ask in seed.asks}
             if seed.draw is not None:
                 self.drawing.folded(seed.draw)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rolloutlog.buffer.rows import StateRow
-from rolloutlog.consumers.index_rows import index_row
+from rolloutlog.buffer.rollout_row import RolloutRow
 from rolloutlog.consumers.ledger import Counts, PartitionLedger, Violation, repeated_seeds
 from rolloutlog.contract.checks import read_headers
 from rolloutlog.contract.dead_letters import rejected_place
@@ -24,8 +23,8 @@ from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.kafka.changelog import is_shard_row
 from rolloutlog.kafka.connection import Connection, connect
+from rolloutlog.kafka.index import read_index
 from rolloutlog.kafka.policy_history import learn
 from rolloutlog.kafka.reading import Ends, Tail, ends
 
@@ -136,19 +135,14 @@ def _fold(said: _Said, event: Event) -> None:
 
 
 async def _ledger(connection: Connection, known: Mapping[Place, Ends], said: _Said, partition: int) -> PartitionLedger:
-    rows = {place: end for place, end in known.items() if place == (Topic.ROLLOUT_INDEX, partition)}
-    indexed: set[str] = set()
-    folded: int | None = None
-    for event in await _events(connection, rows):
-        if is_shard_row(event):
-            row = index_row(event)
-            folded = row.rollouts if isinstance(row, StateRow) else folded
-        elif event.key is not None:
-            indexed.add(event.key.decode("utf-8", "replace"))
+    index = (await read_index(connection, {partition: known[Topic.ROLLOUT_INDEX, partition]}))[partition]
+    indexed = {row.offset async for rows in index.rows() for _, row in rows if isinstance(row, RolloutRow)}
+    folded = None if index.state is None else index.state.rollouts
+    oldest = min(indexed, default=folded or 0) if index.is_cut else 0
     end = known[Topic.ROLLOUTS, partition]
     ledger = PartitionLedger(
         partition, end.first, frozenset(said.rejected[Topic.ROLLOUTS, partition]), said.finals.get(partition, []),
-        said.expired.get(partition, []), frozenset(indexed), folded,
+        said.expired.get(partition, []), frozenset(indexed), folded, oldest,
     )  # fmt: skip
     if end.stable > end.first:
         async with Tail(connection, {(Topic.ROLLOUTS, partition): end.first}, known=known) as tail:

@@ -41,12 +41,14 @@ async def run_buffer(
         )
         if on_start is not None:
             on_start(loop)
-        _stop_on_sigterm(loop, blobs)
+        stop_on_sigterm(loop, blobs)
         await loop.run(drain=drain)
     return loop
 
 
-def _stop_on_sigterm(loop: PartitionLoop, blobs: BlobStore | None) -> None:
+def stop_on_sigterm(loop: PartitionLoop, blobs: BlobStore | None) -> None:
+    """Let SIGTERM end a loop, also one that waits for its blob store."""
+
     def stop() -> None:
         loop.stop()
         if blobs is not None:

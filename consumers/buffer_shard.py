@@ -12,11 +12,10 @@ import logging
 from collections.abc import Sequence
 
 from rolloutlog.buffer.rendering import Void
-from rolloutlog.buffer.rows import StateRow
 from rolloutlog.buffer.selection import Skip
 from rolloutlog.buffer.shard import Shard
 from rolloutlog.consumers.bodies import body_of
-from rolloutlog.consumers.index_rows import index_row
+from rolloutlog.consumers.restoring import restore
 from rolloutlog.contract.checks import read_rollout
 from rolloutlog.contract.errors import NotFound, RunMismatch
 from rolloutlog.contract.events import Event, Outgoing
@@ -26,6 +25,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.kafka.blobs import BlobStore
+from rolloutlog.kafka.index import index_row, shard_row
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.shard import Checkpoint, Inputs, Moment
 
@@ -39,20 +39,23 @@ class BufferShard:
         self.shard = Shard.empty(partition, settings)
         self._settings, self._payloads, self._blobs = settings, payloads, blobs
 
+    def begin(self, first_row: int) -> None:
+        """Start with nothing."""
+        self.shard.fold.begin(first_row)
+
     def recall(self, row: Event) -> Checkpoint:
         """Where the newest shard row says that the inputs were read to. Raises RunMismatch, IndexMismatch."""
-        state = index_row(row)
-        if not isinstance(state, StateRow) or state.settings != self._settings.digest:
+        state = shard_row(row)
+        if state.settings != self._settings.digest:
             raise RunMismatch(
                 f"the shard row {row.handle} was written under other settings than {self._settings.digest}"
             )
         self.shard.recall(state)
-        return Checkpoint({topic: state.next_offset(topic) for topic in INPUT_TOPICS})
+        return Checkpoint({topic: state.next_offset(topic) for topic in INPUT_TOPICS}, state.begins, state.needed)
 
     def restore(self, rows: Sequence[Event]) -> None:
-        """Fold rows of the index."""
-        for event in rows:
-            self.shard.restore(index_row(event), event.offset)
+        """Fold rows of the index. Raises IndexMismatch."""
+        restore(self.shard, [(event.offset, index_row(event)) for event in rows])
 
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:
         """Fold events of the inputs."""

@@ -84,8 +84,9 @@ class Counts:
 class PartitionLedger:
     """Fold of one partition. `rejected` holds offsets on `rollouts` with a dead letter, `finals` the live final events.
 
-    `indexed` are the keys of `rollout-index` on this partition and `folded` the shard's next offset on `rollouts`
-    (None: no shard has run, so nothing below it is missing). `first` is the partition's first offset.
+    `indexed` are the offsets of records with a row on `rollout-index`, which has rows from the record at `indexed_from`
+    on; `folded` is the shard's next offset on `rollouts` (None: no shard has run, so no row is missing). `first` is the
+    partition's first offset.
     """
 
     partition: int
@@ -93,8 +94,9 @@ class PartitionLedger:
     rejected: frozenset[int]
     finals: list[GroupFinal]
     expired: list[MemberExpired]
-    indexed: frozenset[str]
+    indexed: frozenset[int]
     folded: int | None
+    indexed_from: int = 0
     _records: dict[int, _Record] = field(default_factory=dict[int, _Record])
     _said: dict[str, tuple[EventType | None, str]] = field(default_factory=dict[str, tuple[EventType | None, str]])
     """By event id, what the first good record of it says: its type and the digest of its value."""
@@ -241,8 +243,8 @@ class PartitionLedger:
         for record in self._records.values():
             if record.kind is not None and record.kind not in DATA:
                 continue  # renewals of a take have no row of their own
-            known = record.offset in self.rejected or record.duplicate or record.event_id in self.indexed
-            if record.offset < self.folded and not known:
+            known = record.offset in self.rejected or record.duplicate or record.offset in self.indexed
+            if self.indexed_from <= record.offset < self.folded and not known:
                 slot = record.slot
                 yield Violation("no-row", slot and slot.group, slot and slot.rollout, self.partition, record.offset)
 

@@ -12,11 +12,13 @@ from contextlib import aclosing
 
 from rolloutlog.buffer.shard import Shard
 from rolloutlog.consumers.bodies import body_of
-from rolloutlog.consumers.index_rows import index_row
+from rolloutlog.consumers.restoring import restore
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.blobs import BlobStore, store_of
 from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.ends import ends_of
+from rolloutlog.kafka.index import read_index
 from rolloutlog.kafka.reading import read_to_end
 
 CLOCK = 0.0
@@ -28,10 +30,9 @@ async def shard_views(connection: Connection, settings: Settings) -> AsyncIterat
     blobs = store_of(settings)
     for partition in range(settings.topics.partitions):
         shard = Shard.empty(partition, settings)
-        async with aclosing(read_to_end(connection, Topic.ROLLOUT_INDEX, partition, allow_open=True)) as batches:
-            async for events in batches:
-                for event in events:
-                    shard.restore(index_row(event), event.offset)
+        ends = await ends_of(connection, Topic.ROLLOUT_INDEX, partition)
+        async for rows in (await read_index(connection, {partition: ends}))[partition].rows():
+            restore(shard, rows)
         for topic in INPUT_TOPICS:
             await _read_on(connection, shard, topic, partition, blobs)
         yield shard

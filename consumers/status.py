@@ -15,14 +15,13 @@ from typing import Any
 
 from rolloutlog.buffer.census import CANDIDATES, OPEN, RESOLVED, by_kind
 from rolloutlog.buffer.rows import StateRow
-from rolloutlog.consumers.index_rows import index_row
 from rolloutlog.consumers.recent import read_recent
 from rolloutlog.contract.errors import NotAllowed
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.kafka.changelog import newest_rows
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.ends import Ends, Place, ends, first_since
+from rolloutlog.kafka.index import read_index
 from rolloutlog.kafka.owners import owners
 from rolloutlog.kafka.policy_history import Published, read_published
 from rolloutlog.kafka.run_record import read_run
@@ -82,9 +81,8 @@ def _groups(numbers: Mapping[str, int], ended: Mapping[str, int]) -> dict[str, A
 async def _states(connection: Connection, known: Mapping[Place, Ends], partitions: int) -> dict[int, StateRow]:
     """The newest shard row of each partition that has one."""
     index = {number: known[Topic.ROLLOUT_INDEX, number] for number in range(partitions)}
-    rows = await newest_rows(connection, Topic.ROLLOUT_INDEX, index)
-    states = ((number, index_row(event)) for number, event in rows.items())
-    return {number: state for number, state in states if isinstance(state, StateRow)}
+    found = (await read_index(connection, index)).values()
+    return {index.partition: index.state for index in found if index.state is not None}
 
 
 async def _rates(connection: Connection, known: Mapping[Place, Ends], now: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""`rolloutlog buffer run`: the buffer service; start more to scale out.
+"""`rolloutlog buffer`: the service (`run`; start more to scale out), and its index folded anew (`reindex`).
 
 Guarantees: SIGTERM drains and exits 0; `--drain` ends at the log's end. Leaves out: what a shard does.
 """
@@ -18,11 +18,6 @@ from rolloutlog.contract.settings import Settings
 app = typer.Typer(no_args_is_help=True, help="The buffer: folds rollouts, emits derived seeds.")
 
 
-@app.callback()
-def _buffer() -> None:
-    """Keep `run` a command of its own, though it is the only one."""
-
-
 @app.command()
 @with_settings
 def run(
@@ -39,3 +34,19 @@ def run(
         print_json({"events": done.events, "transactions": done.commits})
     else:
         line(f"{number_of(done.events, 'event')} folded in {number_of(done.commits, 'transaction')}")
+
+
+@app.command()
+@with_settings
+def reindex(settings: Settings, as_json: AsJson = False) -> None:
+    """Fold the index anew from rollouts, seeds and group events: after an update that writes rows in another form, or
+    where rows were deleted or damaged. Emits nothing; stop the buffer services first."""
+    from rolloutlog.consumers.reindexing import reindex as fold_anew
+
+    done = asyncio.run(fold_anew(with_broker(settings)))
+    for said in done.cut:
+        note(f"{said}: what lay before was deleted, so the new index doesn't know it")
+    if as_json:
+        print_json({"events": done.events, "partitions": done.partitions, "cut": done.cut})
+    else:
+        line(f"{number_of(done.events, 'event')} of {number_of(done.partitions, 'partition')} folded anew")

@@ -129,10 +129,10 @@ class Fenced(RolloutlogError):
 
 
 class IndexMismatch(RolloutlogError):
-    """The index and the committed offsets of a partition disagree, or an offset is out of range."""
+    """The index of a partition and its inputs disagree, it can't be read, or an offset is out of range."""
 
     exit_code = 4
-    default_hint = "`rolloutlog audit` names the partition; nothing is written until it is resolved"
+    default_hint = "stop the buffer services; `rolloutlog buffer reindex` folds the index anew from what is on the log"
 
 
 class OpenTransaction(RolloutlogError):

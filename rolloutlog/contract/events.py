@@ -23,10 +23,10 @@ from rolloutlog.contract.ids import annotation_id, cancelled_id, digest_of, take
 from rolloutlog.contract.json_text import write
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.contract.vocabulary import EventType
 
-SCHEMA: dict[EventType, int] = dict.fromkeys(EventType, 1)
+SCHEMA: dict[EventType, int] = dict.fromkeys(EventType, 1) | dict.fromkeys(TOPICS[Topic.ROLLOUT_INDEX].types, 2)
 
 
 @dataclass(slots=True, frozen=True)

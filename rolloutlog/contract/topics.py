@@ -110,7 +110,7 @@ TOPICS: dict[Topic, TopicSpec] = {
             (T.MEMBER_EXPIRED, T.GROUP_TRAINED, T.GROUP_DROPPED),
         ),
         TopicSpec(
-            Topic.ROLLOUT_INDEX, "event id", None, "compact,delete",
+            Topic.ROLLOUT_INDEX, "kind and event id", None, "compact,delete",
             ("buffer",), ("buffer", "replay", "audit"),
             "one small row per event that a shard took or emitted; the shard's changelog",
             (

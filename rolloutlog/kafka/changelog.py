@@ -60,11 +60,11 @@ async def newest_rows(connection: Connection, index: Topic, ends: Mapping[int, E
 
 
 async def newest_row(
-    connection: Connection, index: Topic, partition: int, end: Ends, *, allow_open: bool = False
+    connection: Connection, index: Topic, partition: int, end: Ends, *, allow_open: bool = False, strict: bool = True
 ) -> Event | None:
     """The newest shard row of a partition of the index; None where the index is empty.
 
-    Raises IndexMismatch where there are rows without any: then something else than a shard wrote them.
+    Raises IndexMismatch where there are rows without any, if `strict`: then something else than a shard wrote them.
     """
     window, seen = WINDOW, False
     while True:
@@ -78,7 +78,7 @@ async def newest_row(
         if start == end.first:
             break
         window *= GROWTH
-    if seen:
+    if seen and strict:
         raise IndexMismatch(f"{connection.names.topic(index)}/{partition} has rows, but no shard row")
     return None
 
@@ -88,6 +88,15 @@ def rows_from(
 ) -> AsyncIterator[list[Event]]:
     """The rows from offset `first` on; those before the start of the log are gone and weren't needed."""
     return read_to_end(connection, index, partition, max(first, end.first), known=end)
+
+
+def check_beginning(connection: Connection, index: Topic, partition: int, end: Ends, needed: int) -> None:
+    """Refuse an index that begins above what is still `needed` of it (design 6.6). Raises IndexMismatch."""
+    if end.first > needed:
+        raise IndexMismatch(
+            f"{connection.names.topic(index)}/{partition} begins at offset {end.first}, but open groups and candidates "
+            f"still need its rows from {needed} on: retention has deleted them, or somebody by hand"
+        )
 
 
 def is_shard_row(event: Event) -> bool:

@@ -18,6 +18,8 @@ class LoopOptions:
     role: str = "buffer"
     inputs: tuple[Topic, ...] = INPUT_TOPICS
     index: Topic = Topic.ROLLOUT_INDEX
+    anew: bool = False
+    """Start every shard at the beginning of its inputs, above whatever the index and the group's offsets say."""
     flush_s: float = 0.1
     """Least time between two transactions of a partition; one that was idle for longer is flushed at once."""
     flush_owned_s: float = 0.025

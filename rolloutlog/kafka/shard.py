@@ -12,6 +12,7 @@ into one transaction together with the offsets up to which it has read:
 Its life, and what is called when:
 
     factory    `factory(partition)`: an empty shard
+    begin      the index has no shard row yet: where its rows will begin, and the inputs are read from their beginning
     recall     the newest shard row, where the index has one: it says the input offsets, and the first row that is
                needed (`Checkpoint`)
     restore    the rows from there to the end, in batches; then it equals the shard that wrote them
@@ -61,17 +62,24 @@ class Moment:
 
 @dataclass(slots=True, frozen=True)
 class Checkpoint:
-    """What a shard row says: how far the inputs were read, and the first row on the index that is still needed."""
+    """What a shard row says: how far the inputs were read, the first row to restore from, and the first that may not
+    be missing."""
 
     inputs: Inputs
     first_row: int = 0
+    needed: int = 0
 
 
 class Shard(Protocol):
     """The state of one partition; see the module's text for who calls what when."""
 
+    def begin(self, first_row: int) -> None:
+        """Start with nothing: the rows of this fold lie at that offset of the index and above."""
+        ...
+
     def recall(self, row: Event) -> Checkpoint:
-        """Read the newest shard row. Raises RunMismatch where it was written under other settings."""
+        """Read the newest shard row. Raises RunMismatch where it was written under other settings,
+        IndexMismatch where it can't be read."""
         ...
 
     def restore(self, rows: Sequence[Event]) -> None:

@@ -27,6 +27,7 @@ POLL_MS = 500
 POLL_BYTES = 32 << 20
 """About so many bytes of events at once."""
 TURNS_TO_FETCH = 4
+DELETED = "its records were deleted (retention, or by hand), or the topic was made anew"
 SILENCE_S = 60.0
 """A read of what is known to be there gives up after so long without a record."""
 
@@ -92,7 +93,7 @@ class Tail:
         except UnicodeDecodeError:
             fetched = await self._poll_leniently()
         except OffsetOutOfRangeError as error:
-            raise IndexMismatch(f"an offset isn't on the log: {error}") from error
+            raise IndexMismatch(f"an offset isn't on the log: {error}", DELETED) from error
         except KafkaError as error:
             raise typed(error, self._connection) from error
         for place, batch in fetched.items():
@@ -201,5 +202,7 @@ def _valid_start(
     if start == 0:
         return found.first
     if not found.first <= start <= found.high:
-        raise IndexMismatch(f"offset {start} of {name} isn't on the log, which holds [{found.first}, {found.high})")
+        raise IndexMismatch(
+            f"offset {start} of {name} isn't on the log, which holds [{found.first}, {found.high})", DELETED
+        )
     return start

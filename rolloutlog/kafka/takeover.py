@@ -17,7 +17,7 @@ from rolloutlog.contract.errors import IndexMismatch
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.admin import with_admin
-from rolloutlog.kafka.changelog import newest_row, rows_from, settled_ends
+from rolloutlog.kafka.changelog import check_beginning, newest_row, rows_from, settled_ends
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.ends import Ends
 from rolloutlog.kafka.loop_context import LoopContext
@@ -53,7 +53,7 @@ async def take_over(context: LoopContext, partition: int, writer: TransactionalW
     await writer.start()
     patience_s = 2 * options.transaction_timeout_ms / 1000
     ends = await settled_ends(connection, options.index, partition, options.inputs, patience_s)
-    row = await newest_row(connection, options.index, partition, ends[options.index])
+    row = await newest_row(connection, options.index, partition, ends[options.index], strict=not options.anew)
     restored: int | None = None
     if held is None or held.row != row_id(row):
         held, restored = await _restore(context, partition, row, ends)
@@ -69,37 +69,48 @@ def row_id(row: Event | None) -> RowId | None:
 async def _restore(
     context: LoopContext, partition: int, row: Event | None, ends: Mapping[Topic, Ends]
 ) -> tuple[Held, int]:
-    options, shard = context.options, context.factory(partition)
-    if row is None:
-        for topic in options.inputs:
-            if ends[topic].first > 0:
-                log.warning("%s/%d begins at %d: what lay before was never folded", topic, partition, ends[topic].first)
-        return Held(shard, {topic: ends[topic].first for topic in options.inputs}, None), 0
+    options, shard, index = context.options, context.factory(partition), ends[context.options.index]
+    if row is None or options.anew:
+        return _begin(context, partition, shard, ends), 0
     checkpoint = shard.recall(row)
+    check_beginning(context.connection, options.index, partition, index, checkpoint.needed)
+    if index.first > checkpoint.first_row:
+        log.warning("%s/%d begins at %d: groups that ended before are forgotten", options.index, partition, index.first)
     count = 0
-    async for rows in rows_from(
-        context.connection, options.index, partition, checkpoint.first_row, ends[options.index]
-    ):
+    async for rows in rows_from(context.connection, options.index, partition, checkpoint.first_row, index):
         shard.restore(rows)
         count += len(rows)
     return Held(shard, checkpoint.inputs, row_id(row)), count
 
 
+def _begin(context: LoopContext, partition: int, shard: Shard, ends: Mapping[Topic, Ends]) -> Held:
+    """A shard that has read nothing."""
+    options = context.options
+    if not options.anew:
+        check_beginning(context.connection, options.index, partition, ends[options.index], 0)
+    for topic in options.inputs:
+        if ends[topic].first > 0:
+            log.warning("%s/%d begins at %d: what lay before isn't folded", topic, partition, ends[topic].first)
+    shard.begin(ends[options.index].stable)
+    return Held(shard, {topic: ends[topic].first for topic in options.inputs}, None)
+
+
 async def _check(context: LoopContext, partition: int, held: Held, ends: Mapping[Topic, Ends]) -> None:
     connection, inputs, group = context.connection, context.options.inputs, context.group
-    committed = await committed_offsets(connection, group, partition, inputs)
+    anew = context.options.anew  # then the group's offsets follow
+    committed = {} if anew else await committed_offsets(connection, group, partition, inputs)
     for topic in inputs:
         name, offset, end = f"{connection.names.topic(topic)}/{partition}", held.inputs[topic], ends[topic]
         if not end.first <= offset <= end.high:
             raise IndexMismatch(
-                f"the shard has read {name} up to {offset}, but the log holds [{end.first}, {end.high})",
-                "was the topic made anew, or its retention changed? A new namespace starts clean",
+                f"the shard has read {name} up to {offset}, but the log holds [{end.first}, {end.high}): was the topic "
+                "made anew, or its retention changed?"
             )
         said = committed.get(topic)
         if said not in (None, offset):
             raise IndexMismatch(
-                f"the shard has read {name} up to {offset}, but group {group} has committed {said}",
-                "offsets of this group must not be moved by hand: commit what the shard says",
+                f"the shard has read {name} up to {offset}, but group {group} has committed {said}: its offsets must "
+                "not be moved by hand"
             )
 
 

@@ -11,10 +11,23 @@ from hypothesis import strategies as st
 from rolloutlog.buffer import rows
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.rollout_row import RolloutRow, pack
-from rolloutlog.buffer.rows import CancelRow, StateRow, decode, encode, row_event
+from rolloutlog.buffer.rows import (
+    AnnotationRow,
+    CancelRow,
+    ExpiryRow,
+    FinalRow,
+    SeedCancelRow,
+    SeedRow,
+    StateRow,
+    TakeRow,
+    decode,
+    encode,
+    row_event,
+)
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import AnchorKind, RunKind, Status
+from rolloutlog.contract.vocabulary import AnchorKind, RunKind, SeedKind, Status
 
 COUNTS, BIG = st.integers(0, 2**32 - 1), st.integers(0, 2**62)
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=40)
@@ -27,13 +40,29 @@ DIGESTS = st.binary(min_size=32, max_size=32).map(bytes.hex)
 
 ROLLOUT_ROWS: Any = st.builds(
     RolloutRow,
-    offset=BIG, size=COUNTS, timestamp=BIG, group=TEXTS, group_size=COUNTS, needed=COUNTS, member=COUNTS, attempt=BIG,
+    offset=BIG, size=COUNTS, timestamp=BIG, group=TEXTS, group_size=st.integers(20, 4096), needed=st.integers(1, 20),
+    member=st.integers(0, 19), attempt=st.integers(1, 2**62),
     status=st.sampled_from(Status), rejected=st.just(False), kind=st.sampled_from(RunKind), digest=DIGESTS,
     reward=st.none() | st.floats(allow_nan=False), tokens=COUNTS, sampled=COUNTS, turns=COUNTS,
     oldest=st.none() | POLICIES, newest=st.none() | POLICIES, origin=st.none() | TEXTS, origin_offset=st.none() | BIG,
     source=st.none() | TEXTS, env=st.none() | TEXTS, derivation=st.none() | TEXTS, depth=BIG, stop=st.none() | TEXTS,
-    container=st.booleans(), unfit=st.sampled_from(["", "errored"]), packed=ANCHORS.map(pack),
+    container=st.booleans(), late=st.booleans(), unfit=st.sampled_from(["", "errored"]), packed=ANCHORS.map(pack),
 )  # fmt: skip
+
+
+SEED = Seed(id="s", kind=SeedKind.FRESH, group="g", group_size=2, env="sums")
+STATE = StateRow(1, 2, 3, "d", 4, 5, 6, 7, 8, {"open": 9}, 10, True)
+OTHERS = [
+    AnnotationRow(1, "k", "g", 3, 0, 1, True, 0.5),
+    TakeRow(1, "k", "g", "s", "w", 60),
+    CancelRow(1, "k", "g", 3, [0, 2], "refused"),
+    SeedRow(1, "k", "g", SEED),
+    SeedCancelRow(1, "k", "g", "s"),
+    ExpiryRow(1, "k", "g", 0, 1),
+    FinalRow(1, "k", "g", 9, None),
+    STATE,
+]
+NAMED: list[Any] = [(TakeRow, "s", "w", 60), (SeedCancelRow, "s"), (ExpiryRow, 0, 1), (FinalRow, 9, None)]
 
 
 @given(ROLLOUT_ROWS)
@@ -54,22 +83,29 @@ def test_anchors_come_back_equal(anchors: list[AnchorPoint]) -> None:
 
 
 def test_the_other_rows_come_back_equal() -> None:
-    for row in (CancelRow(1, "k", "g", 3, [0, 2], "refused"), StateRow(1, 2, 3, "d", 4, 5, 6, 7, 8, {"open": 9})):
+    for row in OTHERS:
         assert decode(encode(row)) == row
 
 
-def test_a_rejected_slot_and_the_good_record_that_replaces_it_have_keys_of_their_own() -> None:
-    """Else compaction of the index would take one for the other."""
-    good = RolloutRow(5, 0, 0, "g", 1, 1, 0, 1, Status.COMPLETED)
-    assert good.key != good._replace(rejected=True).key
+def test_keys_say_their_kind_and_name_one_event() -> None:
+    """Else compaction would take one row for another: a seed may be called `dial-3.0.1`, as an attempt is, or as the
+    shard row."""
+    good = RolloutRow(5, 0, 0, "dial-3", 1, 1, 0, 1, Status.COMPLETED)
+    records = [good, good._replace(rejected=True), good._replace(late=True), good._replace(late=True, offset=6)]
+    hostile = [
+        kind(1, name, "dial-3", *rest) for kind, *rest in NAMED for name in ("dial-3.0.1", "shard.state", "state")
+    ]
+    keys = [row.key for row in [*records, *hostile, STATE]]
+    assert len(set(keys)) == len(keys)
+    assert keys[:4] == ["rollout/dial-3.0.1", "rejected/dial-3.0.1", "late/5", "late/6"]
 
 
 def test_a_row_lies_on_the_partition_of_what_it_describes() -> None:
-    made = row_event(StateRow(1, 2, 3, "d", 4, 5, 6, 7, 8, {"open": 9}), partition=4, source="/buffer/4", now=0)
-    assert (made.topic, made.partition, made.key) == (Topic.ROLLOUT_INDEX, 4, b"shard.state")
+    made = row_event(STATE, partition=4, source="/buffer/4", now=0)
+    assert (made.topic, made.partition, made.key) == (Topic.ROLLOUT_INDEX, 4, b"state")
 
 
-@pytest.mark.parametrize("value", [b"", b"\x63[]"])
+@pytest.mark.parametrize("value", [b"", b"\x63[]", b"\x01 a row of the first version", b'\x09[1,2,3,"d",4,5,6,7,8]'])
 def test_a_row_of_another_version_is_named_not_guessed(value: bytes) -> None:
     with pytest.raises(ValueError, match="unknown to this version"):
         decode(value)

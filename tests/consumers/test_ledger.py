@@ -29,7 +29,7 @@ def record(
 
 def ledger(
     *records: Outgoing, finals: list[GroupFinal] | None = None, expired: list[MemberExpired] | None = None,
-    rejected: set[int] | None = None, indexed: set[str] | None = None, folded: int | None = None,
+    rejected: set[int] | None = None, indexed: set[int] | None = None, folded: int | None = None,
 ) -> PartitionLedger:  # fmt: skip
     made = PartitionLedger(
         0, 0, frozenset(rejected or ()), finals or [], expired or [], frozenset(indexed or ()), folded
@@ -165,7 +165,7 @@ def test_violations(made: PartitionLedger, kind: str) -> None:
 
 
 def test_a_row_or_a_dead_letter_answers_for_a_folded_record() -> None:
-    assert ledger(record(), indexed={"g.0.1"}, folded=1).result()[1] == []
+    assert ledger(record(), indexed={0}, folded=1).result()[1] == []
     assert ledger(record(), rejected={0}, folded=1).result()[1] == []
     assert ledger(record(), folded=0).result()[1] == []
 

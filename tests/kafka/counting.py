@@ -39,6 +39,9 @@ class CountingShard:
         self.row_offsets: list[int] = []
         self._unflushed: list[Outgoing] = []
 
+    def begin(self, first_row: int) -> None:
+        pass
+
     def recall(self, row: Event) -> Checkpoint:
         body = orjson.loads(row.value or b"")
         return Checkpoint({Topic(topic): offset for topic, offset in body["inputs"].items()})

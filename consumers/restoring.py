@@ -1,0 +1,24 @@
+"""Restoring a shard from rows of the index, for the service and for those who look.
+
+Guarantees: rows that contradict one another, which no shard writes, are told by their place. Leaves out: reading them
+(`rolloutlog.kafka.index`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rolloutlog.buffer.shard import Shard
+from rolloutlog.contract.errors import IndexMismatch
+from rolloutlog.contract.rejection import Rejected
+from rolloutlog.kafka.index import Placed
+
+
+def restore(shard: Shard, rows: Iterable[Placed]) -> None:
+    """Fold rows in their order. Raises IndexMismatch."""
+    for offset, row in rows:
+        try:
+            shard.restore(row, offset)
+        except Rejected as error:
+            place = f"rollout-index/{shard.fold.partition}/{offset}"
+            raise IndexMismatch(f"{place} contradicts the rows before it: {error}") from error

@@ -1,0 +1,185 @@
+"""The index is a fold of its inputs, so it can be folded anew, whatever became of it (design 2 and 6.5)."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import orjson
+import pytest
+
+from rolloutlog.buffer.rows import StateRow
+from rolloutlog.consumers.audit import audit
+from rolloutlog.consumers.buffer_service import run_buffer
+from rolloutlog.consumers.reindexing import ReindexShard, reindex
+from rolloutlog.consumers.shard_view import shard_views
+from rolloutlog.consumers.status import status
+from rolloutlog.contract.errors import Fenced, IndexMismatch
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import EventType, Status
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.partition_loop import PartitionLoop
+from rolloutlog.kafka.reading import read_to_end
+from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
+from tests.consumers.account import check, dead_letters
+from tests.consumers.test_buffer_service import OPTIONS, drain, groups, made, write
+
+pytestmark = pytest.mark.broker
+
+OLD_STATE = b"\x09" + orjson.dumps([4, 2, 0, "digest", 0, 0, 1, 0, 0])
+OLD_ROLLOUT = struct.pack("<B", 1) + bytes(150)
+
+
+async def lived(settings: Settings) -> Connection:
+    """A run whose buffer has seen a bit of everything."""
+    connection = await made(settings)
+    await write(connection, groups(*"abcdefgh"))
+    await write(connection, [rollout("i", 0, status=Status.ABORTED), fresh("i"), taken("i"), taken("a")])
+    await write(connection, [annotated("b", reward=0.5), expired("c", 1), final("d"), rollout("d", reward=0.0)])
+    await drain(settings)
+    return connection
+
+
+async def old_rows(connection: Connection, *values: tuple[EventType, bytes]) -> None:
+    """Rows as a version before this one wrote them."""
+    producer = connection.producer()
+    await producer.start()
+    try:
+        for kind, value in values:
+            headers = [("ce_type", kind.encode()), ("ce_id", b"shard.state"), ("ce_schemaversion", b"1")]
+            for partition in range(3):
+                topic = connection.names.topic(Topic.ROLLOUT_INDEX)
+                await producer.send_and_wait(topic, value, b"shard.state", partition, headers=headers)
+    finally:
+        await producer.stop()
+
+
+async def folds(connection: Connection, settings: Settings) -> list[object]:
+    return [shard.fold async for shard in shard_views(connection, settings)]
+
+
+async def emitted(connection: Connection) -> list[list[bytes | None]]:
+    """Everything on the topics that somebody acts on."""
+    topics = (Topic.SEEDS, Topic.ROLLOUTS, Topic.DEAD_LETTERS)
+    places = [(topic, number) for topic in topics for number in range(3 if topic is not Topic.DEAD_LETTERS else 1)]
+    return [[event.value async for batch in read_to_end(connection, *place) for event in batch] for place in places]
+
+
+def test_an_index_of_an_older_version_is_refused_and_folded_anew(settings: Settings) -> None:
+    """Nothing is said twice, the state is as before, and the service goes on."""
+
+    async def body() -> None:
+        connection = await lived(settings)
+        before, said = await folds(connection, settings), await emitted(connection)
+        assert len(await dead_letters(connection)) == 1
+        await old_rows(connection, (EventType.ROLLOUT_INDEXED, OLD_ROLLOUT), (EventType.SHARD_STATE, OLD_STATE))
+        for refusing in (drain(settings), status(settings), audit(settings), folds(connection, settings)):
+            with pytest.raises(IndexMismatch) as refused:
+                await refusing
+            assert "rolloutlog buffer reindex" in refused.value.hint
+        done = await reindex(settings, options=OPTIONS)
+        assert (done.partitions, done.cut) == (3, [])
+        assert await emitted(connection) == said
+        assert await folds(connection, settings) == before
+        assert (await audit(settings)).ok
+        await write(connection, groups("z"))
+        await drain(settings)
+        assert await emitted(connection) != said
+
+    asyncio.run(body())
+
+
+def test_a_crash_in_the_middle_is_refused_by_the_service_and_begun_anew(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(BaseException):
+        """Ends the process at once, as far as the log can tell."""
+
+    committed = ReindexShard.committed
+
+    def crash(shard: ReindexShard, offsets: list[int]) -> None:
+        committed(shard, offsets)
+        raise Crash
+
+    few = LoopOptions(session_timeout_ms=3000, flush_events=1, batch_events=1)
+
+    async def body() -> None:
+        connection = await lived(settings)
+        before, said = await folds(connection, settings), await emitted(connection)
+        with monkeypatch.context() as patched:
+            patched.setattr(ReindexShard, "committed", crash)
+            with pytest.raises(Crash):
+                await reindex(settings, options=few)
+        with pytest.raises(IndexMismatch, match="didn't end"):
+            await drain(settings)
+        await reindex(settings, options=OPTIONS)
+        assert await emitted(connection) == said
+        assert await folds(connection, settings) == before
+        await drain(settings)
+
+    asyncio.run(body())
+
+
+@asynccontextmanager
+async def serving(settings: Settings) -> AsyncGenerator[PartitionLoop]:
+    loops: list[PartitionLoop] = []
+    task = asyncio.create_task(run_buffer(settings, options=OPTIONS, on_start=loops.append))
+    try:
+        while not loops or len(loops[0].shards) < 3:
+            assert not task.done()
+            await asyncio.sleep(0.05)
+        yield loops[0]
+    finally:
+        for loop in loops:
+            loop.stop()
+        with suppress(Fenced):
+            await task
+
+
+def test_it_refuses_while_a_buffer_service_runs(settings: Settings) -> None:
+    async def body() -> None:
+        connection = await lived(settings)
+        async with serving(settings):
+            with pytest.raises(Fenced, match="a buffer service of"):
+                await reindex(settings, options=OPTIONS)
+        await reindex(settings, options=OPTIONS)
+        await check_anew(connection, settings)
+
+    asyncio.run(body())
+
+
+async def check_anew(connection: Connection, settings: Settings) -> None:
+    assert (await audit(settings)).ok
+    newest = [event async for batch in read_to_end(connection, Topic.ROLLOUT_INDEX, 0) for event in batch][-1]
+    assert newest.headers.type == EventType.SHARD_STATE
+
+
+def test_records_that_nobody_had_folded_are_rejected_once(settings: Settings) -> None:
+    """A reindex goes on where the buffer stopped: what is bad there gets its dead letter."""
+    bad = rollout("a", reward=0.25)  # another value for an attempt that is there
+
+    async def body() -> None:
+        connection = await lived(settings)
+        await write(connection, [bad])
+        await reindex(settings, options=OPTIONS)
+        assert [letter["reason"] for letter in await dead_letters(connection)] == ["conflict", "conflict"]
+        await drain(settings)
+        assert len(await dead_letters(connection)) == 2
+
+    asyncio.run(body())
+
+
+def test_a_namespace_without_events_gets_its_shard_rows(settings: Settings) -> None:
+    async def body() -> None:
+        connection = await made(settings)
+        assert (await reindex(settings, options=OPTIONS)).events == 0
+        assert all(
+            account.rows and isinstance(account.rows[-1], StateRow) for account in await check(connection, settings)
+        )
+        await drain(settings)
+
+    asyncio.run(body())
