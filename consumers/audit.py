@@ -20,6 +20,7 @@ from rolloutlog.contract.events import Event
 from rolloutlog.contract.finals import GroupFinal, MemberExpired, read_group_event
 from rolloutlog.contract.headers import HeaderError
 from rolloutlog.contract.policies import History
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
@@ -75,7 +76,7 @@ class _Said:
 
 async def audit(settings: Settings, on_progress: OnProgress = lambda done, of: None) -> Audit:
     """Read the topics and count. Raises BrokerUnreachable, NotFound (no topics)."""
-    connection = await connect(settings)
+    connection = await connect(settings, Role.AUDIT)
     known = await ends(connection, ORDER)
     found = Audit(open_transactions=[f"{t}/{p}" for (t, p), end in known.items() if end.is_open])
     said = await _small_topics(connection, known)

@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable
 
 from rolloutlog.consumers.buffer_shard import BufferShard
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
 from rolloutlog.kafka.connection import connect
@@ -31,7 +32,7 @@ async def run_buffer(
     Raises what the run refuses at its start (BrokerUnreachable, RunMismatch, TopicMismatch), IndexMismatch, and
     BrokerUnreachable when the cluster was away for too long. Returns the loop, to look at what it did.
     """
-    connection = await connect(settings)
+    connection = await connect(settings, Role.BUFFER)
     settings = (await agree(connection, settings)).fit(settings)
     options = options or LoopOptions()
     blobs = store_of(settings, patience_s=options.patience_s if drain else FOR_EVER)

@@ -21,6 +21,7 @@ from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.seeds import Draw, Seed
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -44,7 +45,7 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
     if derivation is not None and not wanted:
         known = ", ".join(one.name for one in settings.buffer.derivations)
         raise SettingsError(f"no derivation is called {derivation!r}; there are: {known}")
-    connection = await connect(settings)
+    connection = await connect(settings, Role.PEOPLE)
     settings = (await read_run(connection)).fit(settings)
     blobs = store_of(settings)
     async with PayloadReader(connection) as payloads:
@@ -61,7 +62,7 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
 
 async def seed_rows(settings: Settings) -> AsyncGenerator[dict[str, Any]]:
     """What was emitted, by partition and offset."""
-    connection = await connect(settings)
+    connection = await connect(settings, Role.PEOPLE)
     settings = (await read_run(connection)).fit(settings)
     blobs = store_of(settings)
     for partition in range(settings.topics.partitions):

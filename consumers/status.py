@@ -17,6 +17,7 @@ from rolloutlog.buffer.census import CANDIDATES, OPEN, RESOLVED, by_kind
 from rolloutlog.buffer.rows import StateRow
 from rolloutlog.consumers.recent import read_recent
 from rolloutlog.contract.errors import NotAllowed
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.connection import Connection, connect
@@ -34,7 +35,7 @@ States = Mapping[int, StateRow]
 async def status(settings: Settings) -> dict[str, Any]:
     """One object: `run`, `policy`, `groups`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`, `shards` and
     `skips`; `groups` is null where no buffer has folded anything."""
-    connection = await connect(settings)
+    connection = await connect(settings, Role.PEOPLE)
     run = await read_run(connection)
     known = await ends(connection, list(Topic))
     published, now = await read_published(connection), time.time_ns() // 1_000_000

@@ -12,6 +12,7 @@ from typing import Any
 
 from rolloutlog.consumers.event_view import event_json
 from rolloutlog.contract.events import Event
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import connect
@@ -23,7 +24,7 @@ async def tail_events(
     follow: bool = False,
 ) -> AsyncGenerator[dict[str, Any]]:  # fmt: skip
     """Events from offset `start`, not older than `since` seconds, at most `limit`."""
-    connection = await connect(settings)
+    connection = await connect(settings, Role.PEOPLE, [topic])
     known = await ends(connection, [topic])
     oldest = None if since is None else time.time() * 1000 - since * 1000
     starts = {key: max(start, end.first) for key, end in known.items() if follow or start < end.stable}

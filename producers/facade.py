@@ -36,12 +36,13 @@ class SyncRolloutProducer:
 
     def __init__(
         self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
-        blobs: str | None = None, source: str | None = None, patience_s: float = PATIENCE_S,
+        command_config: str | None = None, blobs: str | None = None, source: str | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> None:  # fmt: skip
         """Arguments as of `RolloutProducer`. Opens at once; raises what its `open` raises."""
         self._producer = RolloutProducer(
-            settings, namespace=namespace, bootstrap_servers=bootstrap_servers, blobs=blobs, source=source,
-            patience_s=patience_s,
+            settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config,
+            blobs=blobs, source=source, patience_s=patience_s,
         )  # fmt: skip
         self._loop = asyncio.new_event_loop()
         self._process = os.getpid()

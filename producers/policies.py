@@ -14,15 +14,16 @@ from typing import Self
 
 from rolloutlog.contract.errors import InvalidRecord, NotOpen, UnknownPolicy
 from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.given import settings_of
 from rolloutlog.contract.policies import Fork, History, Policy
 from rolloutlog.contract.policy_events import policy_published, timeline_started
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.policy_history import read_history
 from rolloutlog.kafka.writing import TransactionalWriter
 from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.run import Run, join
-from rolloutlog.producers.settings import settings_of
 
 ROLE = "trainer"
 SOURCE = "/trainer"
@@ -33,13 +34,16 @@ class PolicyPublisher:
 
     def __init__(
         self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
-        resume: Policy | None = None, uri: str | None = None, digest: str | None = None,
+        command_config: str | None = None, resume: Policy | None = None, uri: str | None = None,
+        digest: str | None = None,
     ) -> None:  # fmt: skip
         """`resume` is the policy that this life goes on from; None starts anew at version 0.
 
         `uri` and `digest` are of the weights that it starts with. Raises SettingsError.
         """
-        self.settings = settings_of(settings, namespace=namespace, bootstrap_servers=bootstrap_servers)
+        self.settings = settings_of(
+            settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config
+        )
         self._resume = resume
         self._uri, self._digest = uri, digest
         self._run: Run | None = None
@@ -47,7 +51,7 @@ class PolicyPublisher:
         self._current: Policy | None = None
 
     async def __aenter__(self) -> Self:
-        run = self._run = await join(self.settings)
+        run = self._run = await join(self.settings, Role.PUBLISHERS)
         writer = TransactionalWriter(run.connection, run.connection.names.transactional_id(ROLE))
         await writer.start()
         self._writer = writer

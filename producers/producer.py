@@ -20,7 +20,9 @@ from typing import Any, Self
 
 from rolloutlog.contract.errors import BrokerUnreachable, NotOpen
 from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event
+from rolloutlog.contract.given import settings_of
 from rolloutlog.contract.notices import read_annotation, read_cancelled
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.slot import Slot
@@ -31,7 +33,6 @@ from rolloutlog.producers.endings import ErrorFact, aborted, failed
 from rolloutlog.producers.published import Published, Submission
 from rolloutlog.producers.record import note_of, record_of
 from rolloutlog.producers.run import Run, join
-from rolloutlog.producers.settings import settings_of
 
 PATIENCE_S = 60.0
 """A record that isn't acknowledged for so long raises BrokerUnreachable: nothing waits silently (design 9.5)."""
@@ -44,19 +45,24 @@ class RolloutProducer:
 
     def __init__(
         self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
-        blobs: str | None = None, source: str | None = None, patience_s: float = PATIENCE_S,
-        blob_patience_s: float | None = None,
+        command_config: str | None = None, blobs: str | None = None, source: str | None = None,
+        patience_s: float = PATIENCE_S, blob_patience_s: float | None = None, role: Role = Role.PRODUCERS,
     ) -> None:  # fmt: skip
-        """What is given by name overrides `settings`. `source` is who writes, `/producers/<host>/<pid>` unless given.
+        """What is given by name overrides `settings`. `source` is who writes, `/producers/<host>/<pid>` unless given;
+        `role` says whose rights are needed.
 
         `patience_s`: how long an acknowledgement is waited for; a blob store that is away as long, unless
         `blob_patience_s` is given.
 
         Raises SettingsError.
         """
-        self.settings = settings_of(settings, namespace=namespace, bootstrap_servers=bootstrap_servers, blobs=blobs)
+        self.settings = settings_of(
+            settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config,
+            blobs=blobs,
+        )  # fmt: skip
         self.source = source or f"/producers/{socket.gethostname()}/{os.getpid()}"
         self.patience_s = patience_s
+        self._role = role
         self._blob_patience_s = patience_s if blob_patience_s is None else blob_patience_s
         self._run: Run | None = None
         self._writer: Writer | None = None
@@ -70,7 +76,7 @@ class RolloutProducer:
 
     async def open(self) -> None:
         """Connect and read what the run is. Raises BrokerUnreachable, and RunMismatch where no run is declared."""
-        self._run = await join(self.settings, blob_patience_s=self._blob_patience_s)
+        self._run = await join(self.settings, self._role, blob_patience_s=self._blob_patience_s)
         writer = Writer(self._run.connection, self._run.blobs)
         await writer.__aenter__()
         self._writer = writer

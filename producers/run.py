@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import BufferSettings, Settings
-from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.acls import checked_by
 from rolloutlog.kafka.admin import check_topics
 from rolloutlog.kafka.blobs import BlobStore, store_of
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.run_record import RunRecord, read_run
-
-WRITTEN = (Topic.ROLLOUTS, Topic.POLICY_VERSIONS, Topic.RUN)
-"""What producers, importers and publishers write to."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,17 +36,18 @@ class Run:
         return self.connection.max_record_bytes if self.blobs is None else None
 
 
-async def join(settings: Settings, *, blob_patience_s: float = 0.0) -> Run:
-    """The run of the settings' namespace; a blob store that is away is waited for so long.
+async def join(settings: Settings, role: Role, *, blob_patience_s: float = 0.0) -> Run:
+    """The run of the settings' namespace, for who comes to it in this role; a blob store that is away is waited for so
+    long.
 
-    Raises BrokerUnreachable, TopicMissing, RunMismatch where no run is declared, TopicMismatch where what is written to
-    isn't as the run made it.
+    Raises BrokerUnreachable, SecurityMismatch, NotAllowed, TopicMissing, RunMismatch where no run is declared,
+    TopicMismatch where what is written to isn't as the run made it.
     """
-    connection = await connect(settings)
+    connection = await connect(settings, role)
     record = await read_run(connection)
     declared = record.declared
     settings = record.fit(settings)
-    await check_topics(connection, settings, WRITTEN, retention=False)
+    await check_topics(connection, settings, checked_by(role), retention=False)
     return Run(
         connection=record.on(connection),
         id=str(declared["run"]),

@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack, contextmanager
 from asyncio_pool import AioPool
 
 from rolloutlog.contract.errors import BlobUnavailable
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.seeds import Ask
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -59,7 +60,7 @@ async def run_worker(
     name = f"{name or socket.gethostname()}-{secrets.token_hex(4)}"
     stop = stop or asyncio.Event()
     async with AsyncExitStack() as stack:
-        producer = RolloutProducer(settings, source=f"/workers/{name}", blob_patience_s=FOR_EVER)
+        producer = RolloutProducer(settings, source=f"/workers/{name}", blob_patience_s=FOR_EVER, role=Role.WORKERS)
         await stack.enter_async_context(producer)
         connection = producer.run.connection
         policies = await stack.enter_async_context(PolicyFollower(connection))

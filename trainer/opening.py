@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.policies import History
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
@@ -66,7 +67,7 @@ def now_ms() -> int:
 
 async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Parts:
     """All parts, closed with the stack. Raises BrokerUnreachable, RunMismatch, TopicMismatch, OpenTransaction."""
-    connection = await connect(settings)
+    connection = await connect(settings, Role.TRAINER)
     settings = (await agree(connection, settings)).fit(settings)
     writer = StepWriter(connection)
     stack.push_async_callback(writer.close)

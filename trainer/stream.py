@@ -22,6 +22,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from rolloutlog.contract.errors import BlobUnavailable, NotOpen, SettingsError
+from rolloutlog.contract.given import settings_of
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -47,8 +48,14 @@ log = logging.getLogger(__name__)
 class GroupStream:
     """The trainer's end of the log. `start` says from which step, with or without payloads, and so on."""
 
-    def __init__(self, settings: Settings, start: Start | None = None) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: Settings | None = None, start: Start | None = None, *, namespace: str | None = None,
+        bootstrap_servers: str | None = None, command_config: str | None = None,
+    ) -> None:  # fmt: skip
+        """What is given by name overrides `settings`. Raises SettingsError."""
+        settings = self._settings = settings_of(
+            settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config
+        )
         self._start = start or Start()
         self._stack = AsyncExitStack()
         self._opened: Parts | None = None

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import store_of
@@ -35,7 +36,7 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
     declared.
     """
     async with AsyncExitStack() as stack:
-        connection = await connect(settings)
+        connection = await connect(settings, Role.PEOPLE)
         run = await read_run(connection)
         count = run.partitions
         policies = await stack.enter_async_context(PolicyLog(connection))

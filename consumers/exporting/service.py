@@ -15,6 +15,7 @@ from typing import Any, Literal
 from rolloutlog.consumers.exporting.layouts import LAYOUTS
 from rolloutlog.consumers.exporting.standing import PartitionReader
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.blobs import store_of
 from rolloutlog.kafka.connection import connect
@@ -44,7 +45,7 @@ async def export_rollouts(settings: Settings, folder: Path, layout: Format) -> E
     """Write what stands now into a new folder. Raises SettingsError where the folder is there, MissingExtra,
     RunMismatch, OpenTransaction, BlobUnavailable, BrokerUnreachable."""
     unfinished = await asyncio.to_thread(_unfinished, folder)
-    connection = await connect(settings)
+    connection = await connect(settings, Role.REPLAY)
     run = await read_run(connection)
     blobs = store_of(run.fit(settings))
     exported = Exported(layout, str(folder))

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from rolloutlog.contract.errors import MissingExtra, SourceUnreadable
 from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.writing import TransactionalWriter
@@ -47,7 +48,7 @@ async def follow_runs(
         if find_spec(module) is None:
             raise MissingExtra("import", module)
     roots = _roots(paths)
-    run = await join(settings)
+    run = await join(settings, Role.IMPORTERS)
     name = _name(paths)
     writer = TransactionalWriter(run.connection, run.connection.names.transactional_id(name), run.blobs)
     async with writer, PayloadReader(run.connection) as payloads:

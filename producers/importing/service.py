@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.writing import Writer
@@ -109,7 +110,7 @@ def _intake(run: str, census: Census, updates: Updates, known: Known, report: Re
 async def _write(
     settings: Settings, census: Census, updates: Updates, report: Report, source: _Source, strict: bool
 ) -> None:
-    run = await join(settings)
+    run = await join(settings, Role.IMPORTERS)
     history = await read_policies(run.connection)
     intake = _intake(run.id, census, updates, await read_known(run.connection, census.wants), report)
     intake.policies, intake.limit = set(history.imported), run.record_limit

@@ -7,10 +7,10 @@ live (`lifetime`), and the two modes that callers see (`daemon`, `embedded`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 
@@ -34,13 +34,17 @@ ORPHAN_PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The nodes of the broker in `folder`, started with `lifetime` in the name of `owner` (None: in nobody's)."""
+    """The nodes of the broker in `folder`, started with `lifetime` in the name of `owner` (None: in nobody's).
+
+    `properties` are Kafka's own, for nodes that are started from now on.
+    """
 
     folder: BrokerFolder
     lifetime: Lifetime
     owner: ProcessState | None = None
     fast_start: bool = False
     on_progress: OnProgress = silent
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def start(self, nodes: int | None = None, port: int | None = None) -> BrokerState:
         """Start what doesn't run of the broker, wait until it is ready, and return it.
@@ -123,7 +127,7 @@ class Cluster:
     def _prepare(self, kafka: Kafka, state: BrokerState, ids: Sequence[int]) -> None:
         """Settings of the nodes, and formatted data folders for those that have none."""
         for id in ids:
-            self.folder.node(id).prepare(server_properties(state, id), LOG4J2)
+            self.folder.node(id).prepare(server_properties(state, id, self.properties), LOG4J2)
         blank = [folder for id in ids if (folder := self.folder.node(id)).identity() is None]
         with ThreadPoolExecutor(len(ids)) as pool:
             for done, _ in enumerate(pool.map(kafka.format, blank, repeat(state.cluster_id)), start=1):

@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,6 +29,7 @@ class EmbeddedKafka:
 
     `data_dir`: where its data stay; None makes a temporary folder that goes with it. `nodes`: 1 or 3. `port`: the
     first client port; None chooses. `fast_start` saves half of the CPU of a start and costs throughput under load.
+    `properties` are Kafka's own server properties, which win over ours; listeners among them are added to ours.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class EmbeddedKafka:
         *,
         fast_start: bool = True,
         on_progress: OnProgress = silent,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._nodes = nodes
         self._port = port
         self._fast_start = fast_start
         self._on_progress = on_progress
+        self._properties = dict(properties or {})
         self._temporary: Path | None = None
         self._lifetime = Owned()
         self._cluster: Cluster | None = None
@@ -70,7 +74,7 @@ class EmbeddedKafka:
             self._temporary = Path(tempfile.mkdtemp(prefix="rolloutlog-broker-"))
         self._lifetime = Owned(self._temporary)
         folder, owner = BrokerFolder.of(self._temporary or self._data_dir), process.identify(os.getpid())
-        self._cluster = Cluster(folder, self._lifetime, owner, self._fast_start, self._on_progress)
+        self._cluster = Cluster(folder, self._lifetime, owner, self._fast_start, self._on_progress, self._properties)
         try:
             state = self._cluster.start(self._nodes, self._port)
             self._attached = state.owner is None

@@ -7,6 +7,8 @@ topics.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rolloutlog.broker.ports import HOST
 from rolloutlog.broker.state import BrokerState
 
@@ -26,9 +28,17 @@ LOG4J2 = """\
 """
 
 
-def server_properties(state: BrokerState, id: int) -> str:
-    """The text of server.properties for node `id`. Paths are relative: the JVM's working folder is the node's."""
+LISTS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+"""What is asked for of these is added to ours, since our own listeners are what tells that a node is ready."""
+
+
+def server_properties(state: BrokerState, id: int, own: Mapping[str, str]) -> str:
+    """The text of server.properties for node `id`. Paths are relative: the JVM's working folder is the node's.
+
+    `own` are the caller's, which win.
+    """
     settings = _listeners(state, id) | _replication(len(state.nodes)) | _limits() | _pace()
+    settings |= {name: f"{settings[name]},{text}" if name in LISTS else text for name, text in own.items()}
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 

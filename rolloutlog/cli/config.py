@@ -16,6 +16,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from rolloutlog.cli.output import note
 from rolloutlog.contract.errors import BrokerUnreachable, SettingsError
 from rolloutlog.contract.settings import Settings
 
@@ -56,12 +57,21 @@ def load(flags: Mapping[str, Any], config: Path | None = None) -> Loaded:
 
 
 def with_broker(settings: Settings, data_dir: Path | None = None) -> Settings:
-    """The same settings with an address: the one given, else the running broker of the data folder (design 10).
+    """The same settings with an address: the one given, else that of the `command_config`, else the running broker of
+    the data folder (design 10).
 
-    Raises BrokerUnreachable where there is neither: a remote worker must never write to a private broker.
+    Where the file names another address than the one given it says so. Raises BrokerUnreachable where there is none: a
+    remote worker must never write to a private broker.
     """
+    from rolloutlog.kafka.properties import read_properties
+
+    named = read_properties(settings.command_config).get("bootstrap.servers")
     if settings.bootstrap_servers is not None:
+        if named not in (None, settings.bootstrap_servers):
+            note(f"using {settings.bootstrap_servers}, not the bootstrap.servers of {settings.command_config}: {named}")
         return settings
+    if named is not None:
+        return settings.model_copy(update={"bootstrap_servers": named})
     from rolloutlog.broker import find
 
     broker = find(data_dir)

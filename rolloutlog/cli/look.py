@@ -14,6 +14,7 @@ from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
 from rolloutlog.cli.output import line, print_each, print_indented, print_json, print_pairs
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 
@@ -32,7 +33,7 @@ def show(
     topic, partition, offset = parse_place(place)
 
     async def work() -> dict[str, Any]:
-        connection = await connect(with_broker(settings))
+        connection = await connect(with_broker(settings), Role.PEOPLE, [topic])
         return event_json(await read_one(connection, topic, partition, offset), arrays=as_json)
 
     event = asyncio.run(work())

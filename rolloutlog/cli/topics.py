@@ -17,6 +17,7 @@ from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.output import line, note, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def create(settings: Settings, as_json: AsJson = False) -> None:
     from rolloutlog.kafka.run_record import declare
 
     async def work() -> None:
-        connection = await connect(with_broker(settings))
+        connection = await connect(with_broker(settings), Role.OPERATOR)
         reports = await create_topics(connection, settings)
         await declare(connection, settings)
         _print(settings, reports, as_json)
@@ -50,7 +51,7 @@ def describe(settings: Settings, as_json: AsJson = False) -> None:
     from rolloutlog.kafka.connection import connect
 
     async def work() -> None:
-        reports = await describe_topics(await connect(with_broker(settings)))
+        reports = await describe_topics(await connect(with_broker(settings), Role.OPERATOR, ()))
         _print(settings, reports, as_json)
 
     asyncio.run(work())
@@ -69,7 +70,7 @@ def delete(
         raise SettingsError("nothing was deleted", "answer y, or give --yes")
 
     async def work() -> int:
-        return len(await delete_topics(await connect(with_broker(settings))))
+        return len(await delete_topics(await connect(with_broker(settings), Role.OPERATOR, ())))
 
     line(f"deleted {asyncio.run(work())} topics")
 
@@ -106,7 +107,7 @@ def acls(settings: Settings, as_json: AsJson = False) -> None:
     """Print the rights that each role needs, as commands for Kafka's own tool."""
     from rolloutlog.kafka.acls import acls as rights
 
-    for right in rights(settings):
+    for right in rights(settings.namespace):
         if as_json:
             print_json(right.as_json())
         else:

@@ -121,6 +121,12 @@ class NotAllowed(RolloutlogError):
     default_hint = "`rolloutlog topics acls` prints the rights that each role needs"
 
 
+class SecurityMismatch(RolloutlogError):
+    """A broker is there, and doesn't agree with `command_config` on TLS, certificates, user or password."""
+
+    default_hint = "docs/secured-clusters.md says what a client.properties needs"
+
+
 class Fenced(RolloutlogError):
     """Another process took this role (a newer owner of the partition, a second trainer); nothing more is written."""
 

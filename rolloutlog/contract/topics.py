@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.vocabulary import EventType as T
 
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
@@ -44,8 +45,8 @@ class TopicSpec:
     key: str
     partitions: int | None
     cleanup: str
-    written_by: tuple[str, ...]
-    read_by: tuple[str, ...]
+    written_by: tuple[Role, ...]
+    read_by: tuple[Role, ...]
     meaning: str
     types: tuple[T, ...]
     timestamps: str = "CreateTime"
@@ -89,7 +90,8 @@ TOPICS: dict[Topic, TopicSpec] = {
     for spec in (
         TopicSpec(
             Topic.ROLLOUTS, "group id", None, "delete",
-            ("workers", "importers", "buffer"), ("importers", "buffer", "trainer", "replay", "audit"),
+            (Role.PRODUCERS, Role.WORKERS, Role.IMPORTERS, Role.BUFFER),
+            (Role.WORKERS, Role.IMPORTERS, Role.BUFFER, Role.TRAINER, Role.REPLAY, Role.AUDIT, Role.PEOPLE),
             "every attempt of every rollout, takes, annotations and cancellations",
             (
                 T.SEED_TAKEN, T.ROLLOUT_COMPLETED, T.ROLLOUT_ABORTED,
@@ -99,19 +101,19 @@ TOPICS: dict[Topic, TopicSpec] = {
         ),
         TopicSpec(
             Topic.SEEDS, "group id", None, "delete",
-            ("buffer", "feeder"), ("workers", "buffer", "feeder", "replay", "audit"),
+            (Role.BUFFER,), (Role.WORKERS, Role.BUFFER, Role.AUDIT, Role.PEOPLE),
             "the one queue of work for rollout workers",
             (T.SEED_EMITTED, T.SEED_CANCELLED),
         ),
         TopicSpec(
             Topic.GROUP_EVENTS, "group id", None, "delete",
-            ("trainer",), ("buffer", "feeder", "trainer", "audit"),
+            (Role.TRAINER,), (Role.BUFFER, Role.TRAINER, Role.REPLAY, Role.AUDIT, Role.PEOPLE),
             "expired members, and what finally became of each group",
             (T.MEMBER_EXPIRED, T.GROUP_TRAINED, T.GROUP_DROPPED),
         ),
         TopicSpec(
             Topic.ROLLOUT_INDEX, "kind and event id", None, "compact,delete",
-            ("buffer",), ("buffer", "replay", "audit"),
+            (Role.BUFFER,), (Role.BUFFER, Role.AUDIT, Role.PEOPLE),
             "one small row per event that a shard took or emitted; the shard's changelog",
             (
                 T.ROLLOUT_INDEXED, T.ANNOTATION_INDEXED, T.TAKE_INDEXED, T.CANCEL_INDEXED,
@@ -120,19 +122,21 @@ TOPICS: dict[Topic, TopicSpec] = {
         ),
         TopicSpec(
             Topic.POLICY_VERSIONS, "run id", 1, "delete",
-            ("trainer", "importers"), ("workers", "importers", "feeder", "trainer", "audit"),
+            (Role.TRAINER, Role.PUBLISHERS, Role.IMPORTERS),
+            (Role.WORKERS, Role.IMPORTERS, Role.TRAINER, Role.PUBLISHERS, Role.AUDIT, Role.PEOPLE),
             "timelines and policies, in order",
             (T.TIMELINE_STARTED, T.POLICY_IMPORTED, T.POLICY_PUBLISHED),
         ),
         TopicSpec(
             Topic.RUN, "name of the fact", 1, "compact",
-            ("every service",), ("every service",),
+            (Role.OPERATOR, Role.IMPORTERS), tuple(role for role in Role if role is not Role.AUDIT),
             "what the run is: P, batch size, settings under their digest, cursors",
             (T.RUN_DECLARED, T.SETTINGS_RECORDED, T.CURSOR_MOVED),
         ),
         TopicSpec(
             Topic.DEAD_LETTERS, "key of the bad record", 1, "delete",
-            ("every consumer",), ("people", "audit"),
+            (Role.IMPORTERS, Role.BUFFER, Role.TRAINER),
+            (Role.IMPORTERS, Role.TRAINER, Role.AUDIT, Role.PEOPLE),
             "what was rejected, a record or what would be derived from it: reason, handle and digest, not the value",
             (T.RECORD_REJECTED, T.DERIVATION_REJECTED),
         ),

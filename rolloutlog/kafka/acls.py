@@ -1,31 +1,37 @@
 """The rights that each role needs on a cluster with access control, as data and as lines for Kafka's own tool.
 
 Guarantees: they follow from the table of topics and the names of groups and transactional ids, so a role has what it
-uses and no more; all lie under the namespace's prefix. Leaves out: granting them, which the client can't do (reference
-kafka 1), and users: the principal is `User:<role>` until you put yours in.
+uses and no more (a test compares them with what Kafka's authorizer was asked); all lie under the namespace's prefix. A
+right that Kafka gives with another one isn't named: who may read, write or delete may describe, and who may alter
+settings may see them. Leaves out: granting them, which is the administrator's, and users: the principal is
+`User:<role>` until you put yours in.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.topics import TOPICS, Names, TopicSpec
+from rolloutlog.contract.errors import NotAllowed
+from rolloutlog.contract.roles import Role
+from rolloutlog.contract.topics import TOPICS, Names, Topic
 
-OPERATOR = "operator"
-"""Makes and deletes topics, and declares the run."""
-EVERY_SERVICE = "every service"
-EVERY_CONSUMER = "every consumer"
-PEOPLE = "people"
-
-ROLES = ("workers", "importers", "buffer", "feeder", "trainer", "replay", "audit", PEOPLE, OPERATOR)
-CONSUMERS = frozenset({"workers", "importers", "buffer", "trainer"})
-"""Roles that judge foreign records or lines, so write dead letters."""
-GROUPS = {"workers": "workers", "buffer": "buffer"}
-TRANSACTIONS = {"buffer": "buffer.", "trainer": "trainer", "feeder": "feed.", "importers": "import.", OPERATOR: "run"}
+TOPIC, GROUP, TRANSACTIONAL_ID = "topic", "group", "transactional-id"
+READ, WRITE, CREATE, DELETE = "Read", "Write", "Create", "Delete"
+DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = "Describe", "DescribeConfigs", "AlterConfigs"
+OWNED = (CREATE, DELETE, ALTER_CONFIGS)
+"""What the operator does with every topic."""
+GROUPS = {
+    Role.WORKERS: {"workers": READ}, Role.BUFFER: {"buffer": READ}, Role.OPERATOR: {"buffer": DESCRIBE},
+    Role.PEOPLE: {"buffer": DESCRIBE, "workers": DESCRIBE},
+}  # fmt: skip
+"""The operator waits until the group has a coordinator, so that no first service fails; people see who owns what."""
+TRANSACTIONS = {
+    Role.BUFFER: "buffer.", Role.TRAINER: "trainer", Role.PUBLISHERS: "trainer", Role.IMPORTERS: "import.",
+    Role.OPERATOR: "run",
+}  # fmt: skip
 """Transactional ids below the namespace; one that ends in a dot is a prefix."""
 
 
@@ -33,7 +39,7 @@ TRANSACTIONS = {"buffer": "buffer.", "trainer": "trainer", "feeder": "feed.", "i
 class Right:
     """Operations that a role may do on resources of one name, or of one prefix where `pattern` is prefixed."""
 
-    role: str
+    role: Role
     resource: str
     name: str
     pattern: str
@@ -50,40 +56,79 @@ class Right:
         """The right as one JSON object."""
         return asdict(self)
 
-
-def acls(settings: Settings) -> list[Right]:
-    """The rights of every role in the settings' namespace."""
-    names = Names(settings.namespace)
-    return [right for role in ROLES for right in _rights(names, role)]
+    def __str__(self) -> str:
+        name = f"{self.name}*" if self.pattern == "prefixed" else self.name
+        return f"{' and '.join(self.operations)} on {self.resource} {name}"
 
 
-def _rights(names: Names, role: str) -> Iterator[Right]:
-    if role == OPERATOR:
-        owned = ("Create", "Delete", "Describe", "DescribeConfigs", "AlterConfigs", "Read", "Write")
-        yield Right(role, "topic", names.namespace + ".", "prefixed", owned)
-    else:
-        for topic, spec in TOPICS.items():
-            if operations := _operations(role, spec):
-                yield Right(role, "topic", names.topic(topic), "literal", (*operations, "DescribeConfigs"))
-    if role in GROUPS:
-        yield Right(role, "group", names.group(GROUPS[role]), "literal", ("Read", "Describe"))
-    elif role in ("audit", PEOPLE):
-        yield Right(role, "group", names.namespace + ".", "prefixed", ("Describe",))
+def acls(namespace: str) -> list[Right]:
+    """The rights of every role in a namespace."""
+    return [right for role in Role for right in rights_of(Names(namespace), role)]
+
+
+def rights_of(names: Names, role: Role) -> list[Right]:
+    """The rights of one role."""
+    return list(_rights(names, role))
+
+
+def topics_of(role: Role | None) -> tuple[Topic, ...]:
+    """The topics that a role meets; all of them for none."""
+    met = role in (None, Role.OPERATOR)
+    return tuple(topic for topic, spec in TOPICS.items() if met or role in (*spec.read_by, *spec.written_by))
+
+
+def checked_by(role: Role | None) -> tuple[Topic, ...]:
+    """The topics whose settings a role compares with the run's before it starts: those that it writes, and all that it
+    meets where it is a service that must agree with the run on everything."""
+    if role is Role.OPERATOR:
+        return ()
+    if role in (None, Role.BUFFER, Role.TRAINER):
+        return topics_of(role)
+    return tuple(topic for topic, spec in TOPICS.items() if role in spec.written_by)
+
+
+def operations_on(role: Role, topic: Topic) -> tuple[str, ...]:
+    """What a role does with a topic."""
+    owned = OWNED if role is Role.OPERATOR else ()
+    return (*owned, *_used(role, topic))
+
+
+def refused(names: Names, role: Role | None, user: str | None, lacks: Iterable[Right], answer: str = "") -> NotAllowed:
+    """The error that names the user, what it lacks, and who needs it."""
+    who = f"user {user}" if user else "this client"
+    what = "; ".join(map(str, lacks)) or "a right"
+    why = f", which the role {role} needs" if role else ""
+    said = f" ({answer})" if answer else ""
+    hint = f"`rolloutlog topics acls -n {names.namespace}` prints the rights of each role, as lines for kafka-acls"
+    return NotAllowed(f"{who} lacks {what}{why}{said}", hint)
+
+
+def lacking(names: Names, role: Role, seen: Collection[tuple[Topic, frozenset[str]]]) -> list[Right]:
+    """What a role lacks on topics, of which Kafka has said what this user may do with each."""
+    found: list[Right] = []
+    for topic, allowed in seen:
+        missing = tuple(operation for operation in operations_on(role, topic) if operation not in allowed)
+        if missing:
+            found.append(Right(role, TOPIC, names.topic(topic), "literal", missing))
+    return found
+
+
+def _rights(names: Names, role: Role) -> Iterator[Right]:
+    if role is Role.OPERATOR:
+        yield Right(role, TOPIC, f"{names.namespace}.", "prefixed", OWNED)
+    for topic in TOPICS:
+        if operations := _used(role, topic):
+            yield Right(role, TOPIC, names.topic(topic), "literal", operations)
+    for group, operation in GROUPS.get(role, {}).items():
+        yield Right(role, GROUP, names.group(group), "literal", (operation,))
     if role in TRANSACTIONS:
         suffix = TRANSACTIONS[role]
         pattern = "prefixed" if suffix.endswith(".") else "literal"
-        yield Right(role, "transactional-id", f"{names.namespace}.{suffix}", pattern, ("Write", "Describe"))
+        yield Right(role, TRANSACTIONAL_ID, f"{names.namespace}.{suffix}", pattern, (WRITE,))
 
 
-def _operations(role: str, spec: TopicSpec) -> tuple[str, ...]:
-    if role == PEOPLE:
-        return ("Read", "Describe")
-    reads = role in spec.read_by or EVERY_SERVICE in spec.read_by
-    writes = (
-        role in spec.written_by
-        or EVERY_SERVICE in spec.written_by
-        or (EVERY_CONSUMER in spec.written_by and role in CONSUMERS)
-    )
-    if not reads and not writes:
-        return ()
-    return (*(("Read",) if reads else ()), *(("Write",) if writes else ()), "Describe")
+def _used(role: Role, topic: Topic) -> tuple[str, ...]:
+    spec = TOPICS[topic]
+    reads, writes = role in spec.read_by, role in spec.written_by
+    checks = topic in checked_by(role)
+    return (*((READ,) * reads), *((WRITE,) * writes), *((DESCRIBE_CONFIGS,) * checks))

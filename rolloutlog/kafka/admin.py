@@ -11,18 +11,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    NoError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
 from rolloutlog.contract.errors import BrokerUnreachable, SettingsError, TopicMismatch, TopicMissing
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
+from rolloutlog.kafka.acls import CREATE, DELETE, DESCRIBE, DESCRIBE_CONFIGS, TOPIC
 from rolloutlog.kafka.altering import alter_topics
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.failures import stop_client
+from rolloutlog.kafka.failures import failed, stop_client
+from rolloutlog.kafka.metadata import TopicSeen, look_at
 
 T = TypeVar("T")
 
@@ -30,8 +39,8 @@ PATIENCE_S = 30.0
 RETRY_S = 0.1
 REPLICATION = 3
 MENDS = "`rolloutlog topics create` sets it right"
-COORDINATOR_KINDS = (0, 1)
-"""Of groups and of transactions, as FindCoordinator numbers them."""
+OF_GROUPS, OF_TRANSACTIONS = 0, 1
+"""Coordinators, as FindCoordinator numbers them."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,7 +70,7 @@ async def create_topics(connection: Connection, settings: Settings) -> list[Topi
         _check_chosen(report, settings)
     missing = [_new_topic(connection, settings, topic, replication) for topic in TOPICS if topic not in before]
     if missing:
-        await with_admin(connection, lambda admin: _create(admin, missing))
+        await with_admin(connection, lambda admin: _create(connection, admin, missing))
     changes = {report.name: wrong for report in before.values() if (wrong := _wrong(report))}
     if changes:
         await with_admin(connection, lambda admin: alter_topics(admin, changes))
@@ -102,7 +111,7 @@ async def delete_topics(connection: Connection) -> list[str]:
     names = [report.name for report in await describe_topics(connection)]
     if not names:
         return []
-    await with_admin(connection, lambda admin: _delete(admin, names))
+    await with_admin(connection, lambda admin: _delete(connection, admin, names))
     await _until(connection, lambda: _gone(connection), "the topics are still there")
     return names
 
@@ -117,9 +126,7 @@ async def with_admin(connection: Connection, ask: Callable[[AIOKafkaAdminClient]
             return await ask(admin)
         except (KafkaError, OSError) as error:
             if not getattr(error, "retriable", True) or asyncio.get_running_loop().time() > deadline:
-                raise BrokerUnreachable(
-                    f"the cluster at {connection.bootstrap_servers} doesn't do what is asked: {error!r}"
-                ) from error
+                raise await failed(error, connection) from error
         finally:
             await stop_client(admin)
         await asyncio.sleep(RETRY_S)
@@ -144,48 +151,62 @@ def _new_topic(connection: Connection, settings: Settings, topic: Topic, replica
     )
 
 
-async def _create(admin: AIOKafkaAdminClient, topics: list[NewTopic]) -> None:
+async def _create(connection: Connection, admin: AIOKafkaAdminClient, topics: list[NewTopic]) -> None:
     answer = await admin.create_topics(topics)
     for name, code, said in answer.topic_errors:
         error = for_code(code)
+        if error is TopicAuthorizationFailedError:
+            raise connection.refused(TOPIC, name, (CREATE,))
         if error not in (NoError, TopicAlreadyExistsError):
             raise error(f"{name}: {said}")
 
 
-async def _delete(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+async def _delete(connection: Connection, admin: AIOKafkaAdminClient, names: list[str]) -> None:
     answer = await admin.delete_topics(names)
     for name, code in answer.topic_error_codes:
         error = for_code(code)
+        if error is TopicAuthorizationFailedError:
+            raise connection.refused(TOPIC, name, (DELETE,))
         if error not in (NoError, UnknownTopicOrPartitionError):
             raise error(name)
 
 
 async def _describe(connection: Connection, admin: AIOKafkaAdminClient, topics: Collection[Topic]) -> list[TopicReport]:
-    rows = {row["topic"]: row for row in await admin.describe_topics() if row["error_code"] == 0}
-    there = [topic for topic in TOPICS if topic in topics and connection.names.topic(topic) in rows]
-    configs = await _topic_configs(admin, [connection.names.topic(topic) for topic in there])
-    return [_report(topic, rows[connection.names.topic(topic)], configs) for topic in there]
+    """Raises NotAllowed for a topic that this user may not see: it may be there, or not."""
+    names = {topic: connection.names.topic(topic) for topic in TOPICS if topic in topics}
+    found = await look_at(admin._client, names.values())  # no public way to ask for it
+    if hidden := [name for name in names.values() if found[name].is_hidden]:
+        raise connection.refused(TOPIC, ", ".join(hidden), (DESCRIBE,), "whether they are there, Kafka doesn't say")
+    there = {topic: found[name] for topic, name in names.items() if found[name].is_there}
+    configs = await _topic_configs(connection, admin, [seen.name for seen in there.values()])
+    return [_report(topic, seen, configs) for topic, seen in there.items()]
 
 
-def _report(topic: Topic, row: Mapping[str, Any], configs: Mapping[str, Mapping[str, str]]) -> TopicReport:
-    partitions = row["partitions"]
-    name = row["topic"]
-    leaderless = sum(1 for partition in partitions if partition["leader"] < 0)
+def _report(topic: Topic, seen: TopicSeen, configs: Mapping[str, Mapping[str, str]]) -> TopicReport:
+    leaderless = sum(1 for leader in seen.leaders.values() if leader < 0)
     return TopicReport(
-        topic, name, False, len(partitions), len(partitions[0]["replicas"]), leaderless, configs.get(name, {})
+        topic, seen.name, False, len(seen.leaders), seen.replicas, leaderless, configs.get(seen.name, {})
     )
 
 
-async def _topic_configs(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+async def _topic_configs(
+    connection: Connection, admin: AIOKafkaAdminClient, names: Iterable[str]
+) -> dict[str, dict[str, str]]:
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     if not resources:
         return {}
-    answers = await admin.describe_configs(resources)
-    return {
-        name: {entry[0]: entry[1] for entry in entries}
-        for answer in answers
-        for _, _, _, name, entries in answer.resources
-    }
+    found: dict[str, dict[str, str]] = {}
+    for answer in await admin.describe_configs(resources):
+        for code, said, _, name, entries in answer.resources:
+            error = for_code(code)
+            if error is TopicAuthorizationFailedError:
+                raise connection.refused(TOPIC, name, (DESCRIBE_CONFIGS,))
+            if error is UnknownTopicOrPartitionError:
+                continue  # deleted since it was seen
+            if error is not NoError:
+                raise error(f"{name}: {said}")
+            found[name] = {entry[0]: entry[1] for entry in entries}
+    return found
 
 
 def _check_chosen(report: TopicReport, settings: Settings, *, retention: bool = True) -> None:
@@ -218,10 +239,12 @@ def _differs(report: TopicReport, key: str, wanted: str) -> str:
 
 async def _wait_ready(connection: Connection) -> None:
     await _until(connection, lambda: _led(connection), "topics are still without a leader")
-    for kind in COORDINATOR_KINDS:
-        await with_admin(
-            connection, lambda admin, kind=kind: admin.find_coordinator(connection.names.group("buffer"), kind)
-        )
+    # of a group and of an id that are ours: others we need not see
+    for kind, name in (
+        (OF_GROUPS, connection.names.group("buffer")),
+        (OF_TRANSACTIONS, connection.names.transactional_id("run")),
+    ):
+        await with_admin(connection, lambda admin, kind=kind, name=name: admin.find_coordinator(name, kind))
 
 
 async def _led(connection: Connection) -> bool:

@@ -2,7 +2,8 @@
 
 Guarantees: every client is made here, so all read committed records only, write idempotently with acks of all replicas
 and zstd, and never a batch that the topics refuse (reference kafka 1: pitfalls 2, 13 and 14). `connect` has heard an
-answer. Leaves out: what is read and written (`reading`, `writing`), and topics (`admin`).
+answer, and that the user has the rights that its role needs on topics, so that nothing is refused halfway. Leaves out:
+what is read and written (`reading`, `writing`), and topics (`admin`).
 """
 
 from __future__ import annotations
@@ -10,17 +11,23 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from aiokafka import AIOKafkaClient, AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from rolloutlog.contract.errors import BrokerUnreachable, SettingsError
+from rolloutlog.contract.errors import BrokerUnreachable, NotAllowed, RolloutlogError, SettingsError
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names
+from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names, Topic
+from rolloutlog.kafka.acls import Right, lacking, refused, topics_of
 from rolloutlog.kafka.addresses import checked
+from rolloutlog.kafka.closing import close_at_once
+from rolloutlog.kafka.handshake import Address, why_not
+from rolloutlog.kafka.metadata import TopicSeen, look_at
 from rolloutlog.kafka.properties import Security, read_properties, security_of
 from rolloutlog.kafka.quiet import hushed, quiet_clients
 
@@ -33,7 +40,6 @@ TRANSACTION_TIMEOUT_MS = 10_000
 HIDDEN_S = 2 * TRANSACTION_TIMEOUT_MS / 1000
 """A transaction that its writer left open is aborted by then."""
 ANSWER_S = 10.0
-REFUSED = "is it there, and does it take the credentials and certificates of command_config?"
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
@@ -50,6 +56,8 @@ class Connection:
     security: Security = field(default_factory=dict[str, Any], repr=False)
     max_message_bytes: int = MAX_MESSAGE_BYTES
     partitions: int | None = None
+    role: Role | None = None
+    """Who we are on the log, which an error about missing rights names."""
 
     @property
     def max_record_bytes(self) -> int:
@@ -69,7 +77,7 @@ class Connection:
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     ) -> AIOKafkaProducer:
         """A producer that isn't started yet; `max_request_size` leaves room for the framing of headers."""
-        return AIOKafkaProducer(
+        producer = AIOKafkaProducer(
             acks="all",
             enable_idempotence=True,
             compression_type="zstd",
@@ -80,6 +88,7 @@ class Connection:
             transaction_timeout_ms=transaction_timeout_ms,
             **self.client_options,
         )
+        return close_at_once(producer)
 
     def consumer(
         self, group_id: str | None = None, *, isolation: Isolation = "read_committed", **options: Any
@@ -94,28 +103,65 @@ class Connection:
             "enable_auto_commit": False,
             "max_partition_fetch_bytes": self.max_message_bytes,
         }
-        return AIOKafkaConsumer(
+        consumer = AIOKafkaConsumer(
             group_id=group_id, isolation_level=isolation, **{**self.client_options, **member, **defaults, **options}
         )
+        return close_at_once(consumer)
 
     def admin(self) -> AIOKafkaAdminClient:
         """An admin client that isn't started yet; it doesn't fail over, so make a new one to try again."""
-        return AIOKafkaAdminClient(**self.client_options)
+        return close_at_once(AIOKafkaAdminClient(**self.client_options))
 
-    async def check(self, answer_s: float = ANSWER_S) -> None:
-        """Raise BrokerUnreachable unless a broker answers within `answer_s` seconds."""
-        client = AIOKafkaClient(**self.client_options)
+    def client(self) -> AIOKafkaClient:
+        """A client for requests of our own, not bootstrapped yet."""
+        return close_at_once(AIOKafkaClient(**self.client_options))
+
+    @property
+    def user(self) -> str | None:
+        """Who we are to the cluster; None where a certificate says it, or nobody asks."""
+        return self.security.get("sasl_plain_username")
+
+    def refused(self, resource: str, name: str, operations: Sequence[str], answer: str = "") -> NotAllowed:
+        """The error for a right that isn't there: who lacks what, and which role needs it."""
+        right = Right(self.role or Role.OPERATOR, resource, name, "literal", tuple(operations))
+        return refused(self.names, self.role, self.user, [right], answer)
+
+    async def check(self, topics: Sequence[Topic] = (), answer_s: float = ANSWER_S) -> None:
+        """Raise unless a broker answers within `answer_s` seconds and our role may do its work on these topics.
+
+        BrokerUnreachable, SecurityMismatch, NotAllowed.
+        """
+        client = self.client()
         try:
             with hushed():
-                await asyncio.wait_for(client.bootstrap(), answer_s)
+                await asyncio.wait_for(self._ask(client, topics), answer_s)
         except ValueError as error:
             raise SettingsError(f"bootstrap_servers {self.bootstrap_servers!r} isn't host:port: {error}") from error
         except (KafkaError, OSError, TimeoutError) as error:
-            said = str(error) or type(error).__name__
-            hint = REFUSED if self.security else None
-            raise BrokerUnreachable(f"no Kafka broker answers at {self.bootstrap_servers}: {said}", hint) from error
+            raise await self.why_not(error, client) from error
         finally:
             await client.close()
+
+    async def why_not(self, error: BaseException, client: AIOKafkaClient | None = None) -> RolloutlogError:
+        """What a failure to reach the cluster was, in words: the client's own error names no cause."""
+        known = client or self.client()
+        addresses: list[Address] = [(host, port) for host, port, _ in known.hosts]
+        addresses += [(broker.host, broker.port) for broker in known.cluster.brokers()]
+        with hushed():
+            found = await why_not(addresses, self.client_options)
+        return found or BrokerUnreachable(
+            f"no Kafka broker answers at {self.bootstrap_servers}: {str(error) or type(error).__name__}"
+        )
+
+    async def _ask(self, client: AIOKafkaClient, topics: Sequence[Topic]) -> None:
+        await client.bootstrap()
+        if self.role is None or not topics:
+            return
+        seen = await look_at(client, map(self.names.topic, topics))
+        said = [(topic, found.allowed) for topic in topics if (found := seen[self.names.topic(topic)])]
+        known = [(topic, allowed) for topic, allowed in said if allowed is not None]
+        if lacks := lacking(self.names, self.role, known):
+            raise refused(self.names, self.role, self.user, lacks, _hidden(seen.values()))
 
 
 def connection_of(settings: Settings) -> Connection:
@@ -128,9 +174,18 @@ def connection_of(settings: Settings) -> Connection:
     return Connection(checked(servers), names, security_of(properties), limit)
 
 
-async def connect(settings: Settings) -> Connection:
-    """The connection that the settings describe, once it answers; else BrokerUnreachable."""
+async def connect(settings: Settings, role: Role | None = None, topics: Sequence[Topic] | None = None) -> Connection:
+    """The connection that the settings describe, once it answers and has what the role needs on its topics.
+
+    `topics` are those that matter now, where they aren't all of the role's. Raises BrokerUnreachable, SecurityMismatch,
+    NotAllowed.
+    """
     quiet_clients()
-    connection = connection_of(settings)
-    await connection.check()
+    connection = replace(connection_of(settings), role=role)
+    await connection.check(topics_of(role) if topics is None else topics)
     return connection
+
+
+def _hidden(seen: Iterable[TopicSeen]) -> str:
+    """What Kafka can't tell: to who may not see a topic it is as if there were none."""
+    return "of topics that one may not see, Kafka doesn't say whether they are there" * any(t.is_hidden for t in seen)

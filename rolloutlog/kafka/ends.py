@@ -14,15 +14,16 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import NamedTuple
 
-from aiokafka import AIOKafkaClient, TopicPartition
-from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import KafkaError, LeaderNotAvailableError, NoError, for_code
+from aiokafka import AIOKafkaClient
+from aiokafka.errors import KafkaError, NoError, for_code
 from aiokafka.protocol.offset import OffsetRequest
 
-from rolloutlog.contract.errors import BrokerUnreachable, NotFound, TopicMissing
+from rolloutlog.contract.errors import NotFound, TopicMissing
 from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.acls import DESCRIBE, TOPIC, operations_on
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.failures import typed
+from rolloutlog.kafka.failures import failed, typed
+from rolloutlog.kafka.metadata import TopicSeen, look_at
 
 PATIENCE_S = 30.0
 RETRY_S = 0.1
@@ -47,15 +48,15 @@ class Ends(NamedTuple):
 
 
 async def partition_counts(connection: Connection, topics: Iterable[Topic]) -> dict[Topic, int]:
-    """How many partitions each topic has. Raises NotFound for one that isn't there."""
+    """How many partitions each topic has. Raises TopicMissing for one that isn't there, NotAllowed."""
     async with protocol_client(connection) as client:
-        return _counts(connection, await client.fetch_all_metadata(), topics)
+        found = await topics_seen(connection, client, topics)
+    return {topic: len(seen.leaders) for topic, seen in found.items()}
 
 
 async def ends(connection: Connection, topics: Iterable[Topic]) -> dict[Place, Ends]:
     """Ends of every partition of the topics, asked in the order given. Raises NotFound."""
-    counts = await partition_counts(connection, topics)
-    return await ends_at(connection, [(topic, number) for topic, count in counts.items() for number in range(count)])
+    return await _asked(connection, list(topics), None)
 
 
 async def ends_of(connection: Connection, topic: Topic, partition: int) -> Ends:
@@ -69,11 +70,18 @@ async def ends_at(connection: Connection, places: Iterable[Place]) -> dict[Place
     While a partition has no leader it is asked again; BrokerUnreachable after 30 s.
     """
     wanted = list(places)
+    return await _asked(connection, list(dict.fromkeys(topic for topic, _ in wanted)), wanted)
+
+
+async def _asked(connection: Connection, topics: list[Topic], places: list[Place] | None) -> dict[Place, Ends]:
+    """Ends of these places; None: of every partition of the topics."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
     async with protocol_client(connection) as client:
         while True:
             try:
-                return await _ends_at(connection, client, wanted)
+                seen = await topics_seen(connection, client, topics)
+                every = [(topic, number) for topic in topics for number in sorted(seen[topic].leaders)]
+                return await _ends_at(client, seen, every if places is None else places)
             except KafkaError as error:
                 if not error.retriable or asyncio.get_running_loop().time() > deadline:
                     raise typed(error, connection) from error
@@ -85,25 +93,23 @@ async def first_since(connection: Connection, places: Iterable[Place], timestamp
     one are left out. Raises NotFound."""
     found: dict[Place, int] = {}
     async with protocol_client(connection) as client:
-        cluster = await client.fetch_all_metadata()
-        for topic, group in groupby(places, key=lambda place: place[0]):
-            name, numbers = connection.names.topic(topic), [number for _, number in group]
-            offsets = await _offsets(client, cluster, name, numbers, timestamp, STABLE)
+        wanted = list(places)
+        topics = await topics_seen(connection, client, dict.fromkeys(topic for topic, _ in wanted))
+        for topic, group in groupby(wanted, key=lambda place: place[0]):
+            offsets = await _offsets(client, topics[topic], [number for _, number in group], timestamp, STABLE)
             found |= {(topic, number): offset for number, offset in offsets.items() if offset >= 0}
     return found
 
 
-async def _ends_at(connection: Connection, client: AIOKafkaClient, places: list[Place]) -> dict[Place, Ends]:
-    cluster = await client.fetch_all_metadata()
-    counts = _counts(connection, cluster, {topic for topic, _ in places})
+async def _ends_at(client: AIOKafkaClient, topics: dict[Topic, TopicSeen], places: list[Place]) -> dict[Place, Ends]:
     found: dict[Place, Ends] = {}
     for topic, group in groupby(places, key=lambda place: place[0]):
-        name, numbers = connection.names.topic(topic), [number for _, number in group]
-        if absent := [number for number in numbers if not 0 <= number < counts[topic]]:
-            raise NotFound(f"topic {name} has no partition {absent[0]}")
-        high = await _offsets(client, cluster, name, numbers, END, WRITTEN)
-        stable = await _offsets(client, cluster, name, numbers, END, STABLE)
-        first = await _offsets(client, cluster, name, numbers, BEGINNING, WRITTEN)
+        seen, numbers = topics[topic], [number for _, number in group]
+        if absent := [number for number in numbers if number not in seen.leaders]:
+            raise NotFound(f"topic {seen.name} has no partition {absent[0]}")
+        high = await _offsets(client, seen, numbers, END, WRITTEN)
+        stable = await _offsets(client, seen, numbers, END, STABLE)
+        first = await _offsets(client, seen, numbers, BEGINNING, WRITTEN)
         for number in numbers:
             # asked later, the stable end may lie above the written one by now
             found[topic, number] = Ends(first[number], min(stable[number], high[number]), high[number])
@@ -111,49 +117,46 @@ async def _ends_at(connection: Connection, client: AIOKafkaClient, places: list[
 
 
 async def _offsets(
-    client: AIOKafkaClient, cluster: ClusterMetadata, name: str, numbers: list[int], what: int, isolation: int
+    client: AIOKafkaClient, seen: TopicSeen, numbers: list[int], what: int, isolation: int
 ) -> dict[int, int]:
     by_leader: dict[int, list[tuple[int, int]]] = {}
     for number in numbers:
-        by_leader.setdefault(leader_of(cluster, TopicPartition(name, number)), []).append((number, what))
+        by_leader.setdefault(seen.leader(number), []).append((number, what))
     found: dict[int, int] = {}
     for leader, asked in by_leader.items():
-        answer = await client.send(leader, OffsetRequest(-1, isolation, [(name, asked)]))
+        answer = await client.send(leader, OffsetRequest(-1, isolation, [(seen.name, asked)]))
         for _, rows in answer.topics:
             for number, code, _, offset in rows:
                 error = for_code(code)
                 if error is not NoError:
-                    raise error(f"{name}/{number}")
+                    raise error(f"{seen.name}/{number}")
                 found[number] = offset
     return found
 
 
-def leader_of(cluster: ClusterMetadata, place: TopicPartition) -> int:
-    """The node that leads a partition. Raises LeaderNotAvailableError."""
-    leader = cluster.leader_for_partition(place)
-    if leader is None or leader < 0:
-        raise LeaderNotAvailableError(f"{place.topic}/{place.partition}")
-    return leader
-
-
-def _counts(connection: Connection, cluster: ClusterMetadata, topics: Iterable[Topic]) -> dict[Topic, int]:
-    counts: dict[Topic, int] = {}
-    for topic in topics:
-        numbers = cluster.partitions_for_topic(connection.names.topic(topic))
-        if not numbers:
-            raise TopicMissing(f"topic {connection.names.topic(topic)} isn't there")
-        counts[topic] = len(numbers)
-    return counts
+async def topics_seen(
+    connection: Connection, client: AIOKafkaClient, topics: Iterable[Topic]
+) -> dict[Topic, TopicSeen]:
+    """These topics, all there. Raises TopicMissing, NotAllowed where this user may not see one, KafkaError."""
+    names = {topic: connection.names.topic(topic) for topic in topics}
+    found = await look_at(client, names.values())
+    for topic, name in names.items():
+        if found[name].is_hidden:
+            wanted = (connection.role and operations_on(connection.role, topic)) or (DESCRIBE,)
+            raise connection.refused(TOPIC, name, wanted, "whether it is there, Kafka doesn't say")
+        if not found[name].is_there:
+            raise TopicMissing(f"topic {name} isn't there")
+    return {topic: found[name] for topic, name in names.items()}
 
 
 @asynccontextmanager
 async def protocol_client(connection: Connection) -> AsyncGenerator[AIOKafkaClient]:
-    """A client for requests of our own. Raises BrokerUnreachable for what fails inside."""
-    client = AIOKafkaClient(**connection.client_options)
+    """A client for requests of our own. Raises BrokerUnreachable and others for what fails inside."""
+    client = connection.client()
     try:
         await client.bootstrap()
         yield client
     except (KafkaError, OSError) as error:
-        raise BrokerUnreachable(f"no Kafka broker answers at {connection.bootstrap_servers}: {error!r}") from error
+        raise await failed(error, connection) from error
     finally:
         await client.close()

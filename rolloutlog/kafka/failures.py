@@ -37,18 +37,20 @@ from rolloutlog.contract.errors import (
     RolloutlogError,
     TopicMissing,
 )
+from rolloutlog.kafka.acls import GROUP, TOPIC, TRANSACTIONAL_ID, refused, rights_of
 from rolloutlog.kafka.connection import Connection
 
 STOP_S = 5.0
 """Without a broker an idempotent producer waits for ever when it stops (reference kafka 1, pitfall 16)."""
 
 AWAY = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, OSError)
-FORBIDDEN = (
-    ClusterAuthorizationFailedError,
-    GroupAuthorizationFailedError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
-)
+FORBIDDEN: dict[type[BaseException], str] = {
+    ClusterAuthorizationFailedError: TOPIC,  # an idempotent producer that may write no topic at all
+    GroupAuthorizationFailedError: GROUP,
+    TopicAuthorizationFailedError: TOPIC,
+    TransactionalIdAuthorizationFailed: TRANSACTIONAL_ID,
+}
+"""Of what a right is missing."""
 
 
 def typed(error: BaseException, connection: Connection, transactional_id: str | None = None) -> RolloutlogError:
@@ -60,8 +62,8 @@ def typed(error: BaseException, connection: Connection, transactional_id: str | 
         return Fenced(f"a newer writer has taken over {transactional_id or 'this transactional id'}")
     if isinstance(error, MessageSizeTooLargeError):
         return RecordTooLarge(f"a record is above the limit of {connection.max_message_bytes} bytes: {error}")
-    if isinstance(error, FORBIDDEN):
-        return NotAllowed(f"{where} doesn't allow it: {error!r}")
+    if (resource := FORBIDDEN.get(type(error))) is not None:
+        return _forbidden(error, connection, resource)
     if isinstance(error, UnknownTopicOrPartitionError):
         return TopicMissing(f"a topic of {connection.names.namespace} isn't there: {error}")
     if isinstance(error, AWAY):
@@ -69,13 +71,27 @@ def typed(error: BaseException, connection: Connection, transactional_id: str | 
     return ClientFailed(f"{where} answers: {error!r}")
 
 
+def _forbidden(error: BaseException, connection: Connection, resource: str) -> NotAllowed:
+    """The client doesn't say which right, so those are named that our role has on what it speaks of."""
+    rights = rights_of(connection.names, connection.role) if connection.role else []
+    held = [right for right in rights if right.resource == resource]
+    named = [right for right in held if right.name in repr(error)]
+    return refused(connection.names, connection.role, connection.user, named or held, repr(error))
+
+
+async def failed(error: BaseException, connection: Connection) -> RolloutlogError:
+    """Our error for a client that didn't start, which may be more than `typed` can know: the client names no cause."""
+    found = typed(error, connection)
+    return await connection.why_not(error) if isinstance(found, BrokerUnreachable) else found
+
+
 async def started(producer: AIOKafkaProducer, connection: Connection) -> AIOKafkaProducer:
-    """Start a producer; one that doesn't start is stopped. Raises BrokerUnreachable, NotAllowed."""
+    """Start a producer; one that doesn't start is stopped. Raises BrokerUnreachable, SecurityMismatch, NotAllowed."""
     try:
         await producer.start()
     except (KafkaError, OSError) as error:
         await stop_producer(producer)
-        raise typed(error, connection) from error
+        raise await failed(error, connection) from error
     except BaseException:
         await stop_producer(producer)
         raise

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRa
 from rolloutlog.contract.errors import AssignmentMismatch
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.failures import stop_client, typed
+from rolloutlog.kafka.failures import failed, stop_client, typed
 from rolloutlog.kafka.loop_options import LoopOptions
 from rolloutlog.kafka.presence import Presence
 
@@ -55,7 +55,7 @@ class GroupMember(ConsumerRebalanceListener):
             await self._consumer.start()
         except (KafkaError, OSError) as error:
             await self.stop()
-            raise typed(error, self._connection) from error
+            raise await failed(error, self._connection) from error
 
     async def stop(self) -> None:
         """Leave."""

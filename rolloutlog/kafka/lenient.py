@@ -17,7 +17,8 @@ from aiokafka.record.default_records import _DefaultRecordBatchPy  # pyright: ig
 from aiokafka.record.memory_records import _MemoryRecordsPy  # pyright: ignore[reportPrivateUsage]
 
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.ends import leader_of, protocol_client
+from rolloutlog.kafka.ends import protocol_client
+from rolloutlog.kafka.metadata import look_at
 
 FETCH_BYTES = 1 << 20
 WAIT_MS = 100
@@ -28,7 +29,7 @@ async def fetch_leniently(
 ) -> tuple[list[ConsumerRecord], int]:
     """One fetch from `offset` on: its committed records, and the offset at which to go on. Raises KafkaError."""
     async with protocol_client(connection) as client:
-        leader = leader_of(await client.fetch_all_metadata(), place)
+        leader = (await look_at(client, [place.topic]))[place.topic].leader(place.partition)
         asked = [(place.topic, [(place.partition, offset, FETCH_BYTES)])]
         answer = await client.send(leader, FetchRequest(WAIT_MS, 1, FETCH_BYTES, READ_COMMITTED, asked))
     for _, partitions in answer.topics:

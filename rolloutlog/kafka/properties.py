@@ -1,8 +1,9 @@
 """Security settings from a Java `client.properties`, the file that Kafka's own tools take with `--command-config`.
 
 Guarantees: what the file says about SASL and TLS becomes what our clients take, or is refused; a key that we don't know
-is refused with the nearest one, so a misspelt setting never turns security off. Keys that only tune Java's clients are
-ignored (`IGNORED`). Leaves out: Kerberos and OAuth, and keystores in Java's own formats: PEM takes their place.
+is refused with the nearest one, so a misspelt setting never turns security off. No message repeats a value, or a line
+that isn't a key: it may be a password or a private key. Keys that only tune Java's clients are ignored (`IGNORED`).
+Leaves out: Kerberos and OAuth, and keystores in Java's own formats: PEM takes their place.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import difflib
 import re
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ IGNORED = frozenset({
     "request.timeout.ms", "retries", "retry.backoff.ms", "session.timeout.ms",
 })  # fmt: skip
 """Keys of Java's clients that say nothing of security; ours are set as the design needs them."""
+NAME = re.compile(r"[a-z][a-z.]*")
+"""A key that may be repeated in a message: a piece of a certificate or of a password looks otherwise."""
 JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
@@ -46,12 +50,25 @@ def read_properties(path: str | None) -> Properties:
         found = parse(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"command_config {path} can't be read: {error}") from error
+    before = ""
     for key in found:
         if key not in KNOWN | IGNORED:
-            near = difflib.get_close_matches(key, KNOWN, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(sorted(KNOWN))}"
-            raise SettingsError(f"{path} has the key {key}, which isn't known", hint)
+            raise _unknown(path, key, before)
+        before = key
     return found
+
+
+def _unknown(path: str, key: str, before: str) -> SettingsError:
+    if not NAME.fullmatch(key):
+        place = f"after {before}" if before else "at its beginning"
+        return SettingsError(
+            f"{path} has a line that is no `key=value` {place}",
+            "a value of several lines, such as a key in PEM, needs a backslash at the end of each but the last; or "
+            "leave it in a file of its own and name that in ssl.keystore.location",
+        )
+    near = difflib.get_close_matches(key, KNOWN, 1)
+    hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(sorted(KNOWN))}"
+    return SettingsError(f"{path} has the key {key}, which isn't known", hint)
 
 
 def security_of(properties: Properties) -> Security:
@@ -112,16 +129,37 @@ def _tls(properties: Properties) -> ssl.SSLContext:
                 f"ssl.{store}.type {kind} can't be read outside Java",
                 f"convert it to PEM and set ssl.{store}.type=PEM; `keytool -exportcert -rfc` prints a certificate",
             )
-    try:
+    _check_files(properties)
+    with _named(properties, "ssl.truststore.location", "ssl.truststore.certificates"):
         context = ssl.create_default_context(
             cafile=properties.get("ssl.truststore.location"), cadata=properties.get("ssl.truststore.certificates")
         )
+    with _named(properties, "ssl.keystore.location", "ssl.keystore.key"):
         _load_own_certificate(context, properties)
-    except (OSError, ValueError) as error:  # SSLError is an OSError
-        raise SettingsError(f"the certificates of command_config can't be used: {error}") from error
     if properties.get("ssl.endpoint.identification.algorithm", "https") == "":
         context.check_hostname = False
     return context
+
+
+def _check_files(properties: Properties) -> None:
+    for key in ("ssl.truststore.location", "ssl.keystore.location"):
+        path = properties.get(key)
+        if path is not None and not Path(path).is_file():
+            raise SettingsError(f"{key} is {path}, and there is no such file", f"it is looked for in {Path.cwd()}")
+
+
+@contextmanager
+def _named(properties: Properties, location: str, text: str) -> Generator[None]:
+    """Say whose certificates can't be used: OpenSSL names neither file nor key."""
+    try:
+        yield
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        which = f"{location} ({properties[location]})" if location in properties else text
+        raise SettingsError(
+            f"{which} can't be used: {error}",
+            "it must be PEM: certificates, and in a keystore the private key before them; the password of an encrypted "
+            "key is ssl.key.password",
+        ) from error
 
 
 def _load_own_certificate(context: ssl.SSLContext, properties: Properties) -> None:

@@ -23,6 +23,7 @@ from rolloutlog.contract.run_facts import DECLARATION, run_declared, settings_re
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
 from rolloutlog.contract.vocabulary import EventType, RejectReason
+from rolloutlog.kafka.acls import checked_by
 from rolloutlog.kafka.admin import check_topics
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.reading import read_to_end
@@ -120,7 +121,7 @@ async def agree(connection: Connection, settings: Settings, *, checkpoint_interv
     record, retention, timestamps), SettingsError (retention below the interval of checkpoints).
     """
     check_retention(settings, checkpoint_interval_s)
-    await check_topics(connection, settings)
+    await check_topics(connection, settings, checked_by(connection.role))
     record = await read_run(connection)
     compare(record, settings)
     return record

@@ -19,7 +19,7 @@ from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.ends import Ends, ends_at
-from rolloutlog.kafka.failures import stop_client, typed
+from rolloutlog.kafka.failures import failed, stop_client, typed
 from rolloutlog.kafka.lenient import fetch_leniently
 from rolloutlog.kafka.portion import Portion
 
@@ -189,7 +189,7 @@ async def _start(connection: Connection, consumer: AIOKafkaConsumer) -> None:
         raise
     except (KafkaError, OSError) as error:
         await stop_client(consumer)
-        raise BrokerUnreachable(f"no Kafka broker answers at {connection.bootstrap_servers}: {error}") from error
+        raise await failed(error, connection) from error
 
 
 def _valid_start(

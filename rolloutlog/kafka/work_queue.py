@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.failures import stop_client, typed
+from rolloutlog.kafka.failures import failed, stop_client, typed
 from rolloutlog.kafka.lenient import fetch_leniently
 from rolloutlog.kafka.presence import Presence
 from rolloutlog.kafka.tail import event_of
@@ -72,7 +72,7 @@ class WorkQueue:
             await self._consumer.start()
         except (KafkaError, OSError) as error:
             await stop_client(self._consumer)
-            raise typed(error, self._connection) from error
+            raise await failed(error, self._connection) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:

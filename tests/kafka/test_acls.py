@@ -1,47 +1,71 @@
-"""The rights of each role follow from the table of topics (design 2)."""
+"""The rights of each role follow from the table of topics (design 2); `tests/secured` holds them against Kafka's own
+authorizer."""
 
 from __future__ import annotations
 
-from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.acls import ROLES, Right, acls
+import pytest
 
-RIGHTS = acls(Settings(namespace="math"))
+from rolloutlog.contract.roles import USED_BY, Role
+from rolloutlog.contract.topics import Names, Topic
+from rolloutlog.kafka.acls import Right, acls, lacking, refused
+
+RIGHTS = acls("math")
 
 
-def of(role: str, resource: str = "topic") -> dict[str, tuple[str, ...]]:
+def of(role: Role, resource: str = "topic") -> dict[str, tuple[str, ...]]:
     return {right.name: right.operations for right in RIGHTS if (right.role, right.resource) == (role, resource)}
 
 
+def writers(topic: Topic) -> set[Role]:
+    return {right.role for right in RIGHTS if right.name == f"math.{topic}" and "Write" in right.operations}
+
+
 def test_all_names_lie_under_the_namespace() -> None:
-    assert {right.role for right in RIGHTS} == set(ROLES)
+    assert {right.role for right in RIGHTS} == set(Role) == set(USED_BY)
     assert all(right.name.startswith("math.") for right in RIGHTS)
 
 
 def test_the_trainer_reads_rollouts_and_alone_writes_group_events() -> None:
-    assert of("trainer")["math.rollouts"] == ("Read", "Describe", "DescribeConfigs")
-    assert [right.role for right in RIGHTS if right.name == "math.group-events" and "Write" in right.operations] == [
-        "trainer"
-    ]
-    assert of("trainer", "transactional-id") == {"math.trainer": ("Write", "Describe")}
+    assert of(Role.TRAINER)["math.rollouts"] == ("Read", "DescribeConfigs")
+    assert writers(Topic.GROUP_EVENTS) == {Role.TRAINER}
+    assert of(Role.TRAINER, "transactional-id") == {"math.trainer": ("Write",)}
 
 
 def test_the_buffer_owns_its_index_group_and_ids() -> None:
-    assert of("buffer")["math.rollout-index"] == ("Read", "Write", "Describe", "DescribeConfigs")
-    assert of("buffer", "group") == {"math.buffer": ("Read", "Describe")}
-    ids = next(right for right in RIGHTS if (right.role, right.resource) == ("buffer", "transactional-id"))
+    assert of(Role.BUFFER)["math.rollout-index"] == ("Read", "Write", "DescribeConfigs")
+    assert of(Role.BUFFER, "group") == {"math.buffer": ("Read",)}
+    ids = next(right for right in RIGHTS if (right.role, right.resource) == (Role.BUFFER, "transactional-id"))
     assert (ids.name, ids.pattern) == ("math.buffer.", "prefixed")
 
 
 def test_workers_write_rollouts_and_only_read_seeds() -> None:
-    assert "Write" in of("workers")["math.rollouts"]
-    assert "Write" not in of("workers")["math.seeds"]
-    assert "math.rollout-index" not in of("workers")
+    assert "Write" in of(Role.WORKERS)["math.rollouts"]
+    assert "Write" not in of(Role.WORKERS)["math.seeds"]
+    assert "math.rollout-index" not in of(Role.WORKERS)
+
+
+def test_only_who_declares_the_run_or_moves_cursors_writes_it() -> None:
+    assert writers(Topic.RUN) == {Role.OPERATOR, Role.IMPORTERS}
+
+
+@pytest.mark.parametrize("role", [Role.REPLAY, Role.AUDIT, Role.PEOPLE])
+def test_who_only_looks_may_only_read(role: Role) -> None:
+    assert {right.operations for right in RIGHTS if (right.role, right.resource) == (role, "topic")} == {("Read",)}
 
 
 def test_a_right_is_a_line_for_kafkas_own_tool() -> None:
-    right = Right("buffer", "transactional-id", "math.buffer.", "prefixed", ("Write", "Describe"))
+    right = Right(Role.BUFFER, "transactional-id", "math.buffer.", "prefixed", ("Write", "Describe"))
     assert right.command() == (
         "kafka-acls --add --allow-principal User:buffer --operation Write --operation Describe "
         "--transactional-id math.buffer. --resource-pattern-type prefixed"
     )
     assert right.as_json()["operations"] == ("Write", "Describe")
+
+
+def test_a_refusal_names_user_rights_and_role() -> None:
+    names = Names("math")
+    lacks = lacking(names, Role.REPLAY, [(Topic.ROLLOUTS, frozenset({"Read"})), (Topic.RUN, frozenset({"Describe"}))])
+    assert refused(names, Role.REPLAY, "alice", lacks).message == (
+        "user alice lacks Read on topic math.run, which the role replay needs"
+    )
+    assert refused(names, None, None, []).message == "this client lacks a right"

@@ -18,7 +18,6 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.admin import create_topics
 from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.ends import leader_of
 from rolloutlog.kafka.reading import Tail, read_to_end
 from rolloutlog.kafka.writing import Writer
 
@@ -44,7 +43,8 @@ async def produce_raw(connection: Connection, topic: Topic, partition: int, batc
     producer = AIOKafkaProducer(bootstrap_servers=connection.bootstrap_servers)
     await producer.start()
     await producer.partitions_for(name)
-    leader = leader_of(producer.client.cluster, TopicPartition(name, partition))
+    leader = producer.client.cluster.leader_for_partition(TopicPartition(name, partition))
+    assert leader is not None
     request = ProduceRequest(
         transactional_id=None, required_acks=-1, timeout=5000, topics=[(name, [(partition, batch)])]
     )

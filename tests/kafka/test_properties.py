@@ -76,7 +76,15 @@ def test_an_unknown_key_is_refused_with_the_nearest(line: str, hint: str, tmp_pa
         ({"security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "JKS"),
         (
             {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/no/ca"},
-            "certificates",
+            "ssl.truststore.location is /no/ca, and there is no such file",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.keystore.location": "/no/key"},
+            "ssl.keystore.location is /no/key, and there is no such file",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.type": "PEM", "ssl.keystore.location": str(TLS / "ca.pem")},
+            r"ssl.keystore.location \(.*ca.pem\) can't be used",
         ),
         ({"security.protocol": "SSL", "ssl.truststore.certificates": "not PEM"}, "certificates"),
         ({"security.protocol": "SSL", "ssl.keystore.key": "alone"}, "need one another"),
@@ -85,6 +93,19 @@ def test_an_unknown_key_is_refused_with_the_nearest(line: str, hint: str, tmp_pa
 def test_what_is_not_supported_is_refused(properties: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         security_of(properties)
+
+
+@pytest.mark.parametrize("before", ["security.protocol=SSL\nssl.keystore.key=", "", "sasl.jaas.config=x\n"])
+def test_a_private_key_pasted_without_backslashes_is_never_repeated(before: str, tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    pem = (TLS / "client.pem").read_text()
+    path.write_text(f"{before}{pem}\n")
+    with pytest.raises(SettingsError, match="a line that is no `key=value`") as refused:
+        read_properties(str(path))
+    assert "backslash" in refused.value.hint
+    said = f"{refused.value.message} {refused.value.hint}"
+    assert not [line for line in pem.splitlines() if line in said]
+    assert "ssl.keystore.key" not in before or "after ssl.keystore.key" in said
 
 
 def test_an_unreadable_file_is_said(tmp_path: Path) -> None:

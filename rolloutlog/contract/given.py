@@ -14,6 +14,8 @@ from rolloutlog.contract.settings import Settings
 
 def settings_of(settings: Settings | None = None, **given: str | None) -> Settings:
     """Settings with `given` fields that aren't None in place of theirs. Raises SettingsError."""
+    if settings is not None and not any(given.values()):
+        return settings
     base = {} if settings is None else settings.model_dump(exclude_unset=True)
     try:
         return Settings.model_validate(base | {name: text for name, text in given.items() if text is not None})

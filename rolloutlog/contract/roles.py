@@ -1,0 +1,39 @@
+"""Who meets the log: a role is a set of rights, and a user of the cluster that has them.
+
+Guarantees: every command and class that opens a connection has one, named here. Leaves out: the rights, which follow
+from the table of topics (`topics`) and the names of groups and transactional ids (`rolloutlog.kafka.acls`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Roles, as `topics acls` prints them."""
+
+    OPERATOR = "operator"
+    PRODUCERS = "producers"
+    WORKERS = "workers"
+    IMPORTERS = "importers"
+    BUFFER = "buffer"
+    TRAINER = "trainer"
+    PUBLISHERS = "publishers"
+    REPLAY = "replay"
+    AUDIT = "audit"
+    PEOPLE = "people"
+
+
+USED_BY: dict[Role, tuple[str, ...]] = {
+    Role.OPERATOR: ("topics create", "topics describe", "topics delete"),
+    Role.PRODUCERS: ("RolloutProducer", "SyncRolloutProducer"),
+    Role.WORKERS: ("worker run",),
+    Role.IMPORTERS: ("import",),
+    Role.BUFFER: ("buffer run",),
+    Role.TRAINER: ("train run", "GroupStream"),
+    Role.PUBLISHERS: ("PolicyPublisher",),
+    Role.REPLAY: ("replay",),
+    Role.AUDIT: ("audit",),
+    Role.PEOPLE: ("status", "groups", "candidates", "seeds list", "show", "tail", "dead-letters list"),
+}
+"""Commands of `rolloutlog`, and classes of the library."""
