@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.roles import Role
@@ -25,9 +26,11 @@ OnStart = Callable[[PartitionLoop], None]
 
 
 async def run_buffer(
-    settings: Settings, *, drain: bool = False, options: LoopOptions | None = None, on_start: OnStart | None = None
-) -> PartitionLoop:
-    """Work until SIGTERM, or with `drain` until all owned partitions are read to the log's end.
+    settings: Settings, *, drain: bool = False, options: LoopOptions | None = None, on_start: OnStart | None = None,
+    stop: asyncio.Event | None = None,
+) -> PartitionLoop:  # fmt: skip
+    """Work until `stop` is set (without one: until SIGTERM), or with `drain` until all owned partitions are read to the
+    log's end.
 
     Raises what the run refuses at its start (BrokerUnreachable, RunMismatch, TopicMismatch), IndexMismatch, and
     BrokerUnreachable when the cluster was away for too long. Returns the loop, to look at what it did.
@@ -42,20 +45,31 @@ async def run_buffer(
         )
         if on_start is not None:
             on_start(loop)
-        stop_on_sigterm(loop, blobs)
-        await loop.run(drain=drain)
+        with ended_by(stop, loop, blobs):
+            await loop.run(drain=drain)
     return loop
 
 
-def stop_on_sigterm(loop: PartitionLoop, blobs: BlobStore | None) -> None:
-    """Let SIGTERM end a loop, also one that waits for its blob store."""
-
-    def stop() -> None:
-        loop.stop()
-        if blobs is not None:
-            blobs.stop()
-
+@contextmanager
+def ended_by(stop: asyncio.Event | None, loop: PartitionLoop, blobs: BlobStore | None) -> Generator[None]:
+    """Let `stop`, or without one SIGTERM, end a loop, also one that waits for its blob store."""
+    ending = asyncio.create_task(_stop_with(stop or _sigterm(), loop, blobs))
     try:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
-    except (ValueError, RuntimeError, NotImplementedError):
-        return  # not the main thread: signals are somebody else's
+        yield
+    finally:
+        ending.cancel()
+
+
+async def _stop_with(stop: asyncio.Event, loop: PartitionLoop, blobs: BlobStore | None) -> None:
+    await stop.wait()
+    loop.stop()
+    if blobs is not None:
+        blobs.stop()
+
+
+def _sigterm() -> asyncio.Event:
+    """Set when SIGTERM comes; where this isn't the main thread, signals are somebody else's."""
+    came = asyncio.Event()
+    with suppress(ValueError, RuntimeError, NotImplementedError):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, came.set)
+    return came

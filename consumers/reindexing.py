@@ -8,10 +8,11 @@ meanwhile fences it or is fenced by it. Leaves out: deleting the old rows, which
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from rolloutlog.consumers.buffer_service import stop_on_sigterm
+from rolloutlog.consumers.buffer_service import ended_by
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.errors import Fenced
 from rolloutlog.contract.events import Outgoing
@@ -71,9 +72,10 @@ class ReindexShard(BufferShard):
 
 
 async def reindex(
-    settings: Settings, *, options: LoopOptions | None = None, on_start: Callable[[PartitionLoop], None] | None = None
-) -> Reindexed:
-    """Fold the inputs of every partition anew, to their present ends.
+    settings: Settings, *, options: LoopOptions | None = None, on_start: Callable[[PartitionLoop], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> Reindexed:  # fmt: skip
+    """Fold the inputs of every partition anew, to their present ends; `stop`, or SIGTERM without one, ends it before.
 
     Raises what a run refuses at its start, Fenced where a buffer service runs or comes in between, BrokerUnreachable.
     """
@@ -94,8 +96,8 @@ async def reindex(
         )
         if on_start is not None:
             on_start(loop)
-        stop_on_sigterm(loop, blobs)
-        await loop.run(drain=True)
+        with ended_by(stop, loop, blobs):
+            await loop.run(drain=True)
     if missing := sorted(set(range(settings.topics.partitions)) - done):
         raise Fenced(f"partitions {missing} aren't folded anew: a buffer service came, or this was stopped", AGAIN)
     return Reindexed(loop.totals.events, settings.topics.partitions, cut)

@@ -71,9 +71,10 @@ def load(path: str, *methods: str) -> Any:
     module, _, name = path.partition(":")
     try:
         found: Any = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SettingsError(f"{path!r} can't be loaded: {error}", "give it as module:name, importable here") from error
-    made: Any = found() if isinstance(found, type) else found
+        made: Any = found() if isinstance(found, type) else found
+    except (Exception, SystemExit) as error:  # it is foreign code, which may also leave the program
+        said = f"{path!r} can't be loaded: {type(error).__name__}: {error}"
+        raise SettingsError(said, "give it as module:name, importable here") from error
     if missing := [method for method in methods if not callable(getattr(made, method, None))]:
         raise SettingsError(f"{path!r} has no method {missing[0]}", "docs/run-workers.md says what it needs")
     return made

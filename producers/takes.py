@@ -130,13 +130,14 @@ class Takes:
     async def _renew(self, stopping: asyncio.Event) -> None:
         """A broker that is away for a while costs a lease at most, so it ends nothing here."""
         clock = asyncio.get_running_loop().time
+        renewed = clock()
         while not stopping.is_set():
-            begun = clock()
             try:
                 await asyncio.wait_for(stopping.wait(), self._lease_s / RENEWALS_A_LEASE)
             except TimeoutError:
                 held = list(self._held)
-                self._tell_of_late(held, clock() - begun)
+                self._tell_of_late(held, clock() - renewed)
+                renewed = clock()
                 for take in held:
                     take.renewal += 1
                 answers = await asyncio.gather(*(self._say(take) for take in held), return_exceptions=True)

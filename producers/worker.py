@@ -52,13 +52,13 @@ async def run_worker(
     name: str | None = None, grace_s: float = GRACE_S, stop: asyncio.Event | None = None,
     session_timeout_ms: int = SESSION_MS,
 ) -> Endings:  # fmt: skip
-    """Work until `stop` is set or SIGTERM comes, then drain; returns how members ended.
+    """Work until `stop` is set (without one: until SIGTERM comes), then drain; returns how members ended.
 
     `name` is made unique, since a worker that comes back under the same name is another holder of leases. Raises what
     the run refuses at its start (BrokerUnreachable, RunMismatch), and what stopped it.
     """
     name = f"{name or socket.gethostname()}-{secrets.token_hex(4)}"
-    stop = stop or asyncio.Event()
+    ending = stop or asyncio.Event()
     async with AsyncExitStack() as stack:
         producer = RolloutProducer(settings, source=f"/workers/{name}", blob_patience_s=FOR_EVER, role=Role.WORKERS)
         await stack.enter_async_context(producer)
@@ -66,11 +66,12 @@ async def run_worker(
         policies = await stack.enter_async_context(PolicyFollower(connection))
         payloads = await stack.enter_async_context(PayloadReader(connection))
         takes = await stack.enter_async_context(Takes(producer, name, session_timeout_ms=session_timeout_ms))
-        stack.enter_context(stopped_by(signal.SIGTERM, stop))
+        if stop is None:
+            stack.enter_context(stopped_by(signal.SIGTERM, ending))
         seeds = await stack.enter_async_context(PayloadReader(connection, Topic.SEEDS))
         prefixes, origins = Prefixes(producer.run, payloads), Origins(producer.run, seeds)
         maker = Maker(producer, policies, prefixes, origins, environment, engine)
-        return await Worker(takes, maker, concurrency, grace_s, stop).run()
+        return await Worker(takes, maker, concurrency, grace_s, ending).run()
 
 
 class Worker:

@@ -5,15 +5,19 @@ Guarantees: SIGTERM drains and exits 0; `--drain` ends at the log's end. Leaves 
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.output import line, note, number_of, print_json
+from rolloutlog.cli.serving import serve
 from rolloutlog.contract.settings import Settings
+
+if TYPE_CHECKING:
+    from rolloutlog.consumers.reindexing import Reindexed
+    from rolloutlog.kafka.loop_context import Totals
 
 app = typer.Typer(no_args_is_help=True, help="The buffer: folds rollouts, emits derived seeds.")
 
@@ -29,7 +33,11 @@ def run(
     from rolloutlog.consumers.buffer_service import run_buffer
 
     note(f"buffer of {settings.namespace}: reading" + (" to the end" if drain else "; SIGTERM or Ctrl-C ends it"))
-    done = asyncio.run(run_buffer(with_broker(settings), drain=drain)).totals
+    reachable = with_broker(settings)
+    serve(lambda stop: run_buffer(reachable, drain=drain, stop=stop), lambda loop: _tell(loop.totals, as_json))
+
+
+def _tell(done: Totals, as_json: bool) -> None:
     if as_json:
         print_json({"events": done.events, "transactions": done.commits})
     else:
@@ -43,7 +51,11 @@ def reindex(settings: Settings, as_json: AsJson = False) -> None:
     where rows were deleted or damaged. Emits nothing; stop the buffer services first."""
     from rolloutlog.consumers.reindexing import reindex as fold_anew
 
-    done = asyncio.run(fold_anew(with_broker(settings)))
+    reachable = with_broker(settings)
+    serve(lambda stop: fold_anew(reachable, stop=stop), lambda done: _tell_reindexed(done, as_json))
+
+
+def _tell_reindexed(done: Reindexed, as_json: bool) -> None:
     for said in done.cut:
         note(f"{said}: what lay before was deleted, so the new index doesn't know it")
     if as_json:

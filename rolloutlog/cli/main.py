@@ -37,9 +37,10 @@ from rolloutlog.cli import (
     worker,
 )
 from rolloutlog.cli.output import Logged, line, note, print_error, print_error_json, print_problem
+from rolloutlog.cli.serving import INTERRUPTED, TERMINATED, leave
 from rolloutlog.contract.errors import MissingExtra, PathUnusable, RolloutlogError
 
-MISUSED, INTERNAL, INTERRUPTED, CLOSED_PIPE, TERMINATED = 2, 70, 130, 141, 143
+MISUSED, INTERNAL, CLOSED_PIPE = 2, 70, 141
 STDOUT = 1
 OF_PATHS = {
     errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EROFS, errno.ENOSPC, errno.EDQUOT,
@@ -111,7 +112,7 @@ def main() -> None:
         code = run(arguments)
     except BrokenPipeError:  # of stderr
         code = CLOSED_PIPE
-    sys.exit(code)
+    leave(code)
 
 
 def _terminated(code: int, number: int, frame: FrameType | None) -> None:

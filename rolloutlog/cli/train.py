@@ -6,9 +6,8 @@ training a model.
 
 from __future__ import annotations
 
-import asyncio
-import signal
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +15,7 @@ from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.groups import Step
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.output import line, note, number_of, print_json
+from rolloutlog.cli.serving import serve
 from rolloutlog.cli.table import numbers_text
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
@@ -54,15 +54,14 @@ def run(
         what = f"{reward}{number_of(report.groups, 'group')}, {report.trainable_tokens} tokens"
         note(f"step {numbers_text(report.steps)}: {what}")
 
-    async def work() -> dict[str, Any]:
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        done = await run_dispatch(
-            with_broker(settings), step=step, steps=steps, drain=drain, on_step=None if as_json else told, stop=stop
-        )
-        return {"steps": done.steps, "groups": done.groups, "trainable_tokens": done.trainable_tokens}
+    reachable, on_step = with_broker(settings), None if as_json else told
+    serve(
+        lambda stop: run_dispatch(reachable, step=step, steps=steps, drain=drain, on_step=on_step, stop=stop),
+        lambda done: _tell(asdict(done), as_json),
+    )
 
-    done = asyncio.run(work())
+
+def _tell(done: dict[str, int], as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:

@@ -1,12 +1,13 @@
 """`rolloutlog worker run`: take seeds, make their members in your environment, publish how each ended.
 
-Guarantees: SIGTERM drains and exits 0. Leaves out: environments and engines, which you name as `module:attribute`.
+Guarantees: SIGTERM drains and exits 0, whatever the environment does (`serving`). Leaves out: environments and engines,
+which you name as `module:attribute`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ import typer
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.output import line, print_json
+from rolloutlog.cli.serving import serve
 from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Rollout workers.")
@@ -40,7 +42,14 @@ def run(
 
     sys.path.insert(0, "")  # modules of the folder that one stands in, as `python -m` finds them
     made, sampler = load(environment, "rollout"), load(engine, "render", "sample") if engine else None
-    endings = asyncio.run(run_worker(with_broker(settings), made, sampler, concurrency=concurrency, name=name))
+    reachable = with_broker(settings)
+    serve(
+        lambda stop: run_worker(reachable, made, sampler, concurrency=concurrency, name=name, stop=stop),
+        lambda endings: _tell(endings, as_json),
+    )
+
+
+def _tell(endings: Mapping[str, int], as_json: bool) -> None:
     if as_json:
         print_json(dict(endings))
     else:

@@ -6,7 +6,10 @@ What member 0 does is the task's `act`, a name of `ACTS`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import sys
+import time
 from collections.abc import Callable
 from typing import Any, Never
 
@@ -182,3 +185,29 @@ class Asking:
         """One answer."""
         await engine.sample([1])  # pyright: ignore[reportOptionalMemberAccess]
         return good()
+
+
+class Beside:
+    """What an environment does beside its answer: leave the program in a task and in a callback, stop the event loop,
+    stand still for longer than a lease, or swallow its cancellation."""
+
+    async def rollout(self, dispatch: Dispatch, engine: Engine | None) -> Trajectory:
+        """As the task says."""
+        act = str((dispatch.seed.task or {}).get("act", ""))
+        loop = asyncio.get_running_loop()
+        if act == "task":
+            self.task = loop.create_task(self._leave())
+        elif act == "callback":
+            loop.call_soon(sys.exit, 3)
+        elif act == "stop":
+            loop.stop()
+        elif act == "block":
+            time.sleep(2)  # noqa: ASYNC251
+        await asyncio.sleep(0.1)
+        while act == "stubborn":
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+        return good()
+
+    async def _leave(self) -> Never:
+        raise SystemExit(4)

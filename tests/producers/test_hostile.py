@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 
 import pytest
 
@@ -16,7 +18,7 @@ from rolloutlog.producers.worker import run_worker
 from tests.cases.rollouts import sound
 from tests.producers import hostile
 from tests.producers.log import emit, everything, seed_of, until
-from tests.producers.test_worker import SESSION_MS, data
+from tests.producers.test_worker import ROOT, SESSION_MS, data
 
 
 @pytest.mark.parametrize("name", hostile.ERRORS)
@@ -95,5 +97,53 @@ def test_an_engine_may_do_the_same(settings: Settings) -> None:
         assert await worker == {"failed": 2}
         for event in await data(settings):
             assert read_rollout(event).trajectory.record["errors"] == [{"type": "SystemExit", "message": "5"}]
+
+    asyncio.run(body())
+
+
+PROGRAM = """
+import logging, sys
+from rolloutlog.cli.serving import leave, serve
+from rolloutlog.contract.settings import Settings
+from rolloutlog.producers import maker, worker
+from tests.producers.hostile import Beside
+
+logging.basicConfig(level=logging.WARNING, format="%(message)s")
+maker.CANCEL_S, worker.IDLE_S = 0.3, 0.1
+settings = Settings.model_validate_json(sys.argv[1])
+serve(lambda stop: worker.run_worker(settings, Beside(), stop=stop, grace_s=0.5), lambda endings: print(dict(endings)))
+leave(0)
+"""
+
+
+@pytest.mark.broker
+def test_what_an_environment_does_to_its_process_ends_no_worker_and_sigterm_does(settings: Settings) -> None:
+    """Also one that never ends: its members are given back, and the process is gone soon after."""
+    acts = ["task", "callback", "stop", "block", "stubborn"]
+
+    async def body() -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", PROGRAM, settings.model_dump_json(exclude_unset=True), cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stderr is not None
+        waits = (await process.stderr.readline()).decode()
+        await emit(settings, *(seed_of(act, group_size=1, task={"act": act}) for act in acts))
+
+        async def answered() -> bool:
+            assert process.returncode is None
+            return len(await data(settings)) == len(acts) - 1
+
+        await until(answered, 60)
+        process.send_signal(signal.SIGTERM)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        assert waits.startswith("waiting: no ")
+        assert (process.returncode, out.decode()) == (0, f"{{'completed': {len(acts) - 1}, 'aborted': 1}}\n")
+        assert "rollout stubborn.0.1 doesn't end" in err.decode()
+        assert "left behind, since it doesn't end: the task stubborn.0.1" in err.decode()
+        assert "stood still for 2 s, longer than a lease" in err.decode()
+        statuses = {event.headers.group: event.headers.type for event in await data(settings)}
+        assert statuses.pop("stubborn") == EventType.ROLLOUT_ABORTED
+        assert set(statuses.values()) == {EventType.ROLLOUT_COMPLETED}
 
     asyncio.run(body())

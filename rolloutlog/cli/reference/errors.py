@@ -6,8 +6,9 @@ an error names, and `docs/when-something-is-wrong.md` explains.
 
 from __future__ import annotations
 
-from rolloutlog.cli.main import CLOSED_PIPE, INTERNAL, INTERRUPTED
+from rolloutlog.cli.main import CLOSED_PIPE, INTERNAL
 from rolloutlog.cli.reference import markdown as md
+from rolloutlog.cli.serving import END_S, INTERRUPTED, TERMINATED
 from rolloutlog.contract import errors
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
@@ -24,6 +25,7 @@ EXIT_CODES = {
     INTERNAL: "an internal error: one line, with `--debug` the traceback",
     INTERRUPTED: "Ctrl-C",
     CLOSED_PIPE: "whoever read the output went away",
+    TERMINATED: f"SIGTERM ended what isn't a service, or a service that hadn't drained {END_S:.0f} s later",
 }
 
 
