@@ -283,7 +283,7 @@ class Shard:
         members = group.open_members
         asking = [seed for seed in opened.seeds if any(ask.member in members for ask in opened.asked_by(seed))]
         return [
-            cancelled_event(group=group.id, group_size=group.size, members=members, **said),
+            cancelled_event(group=group.id, group_size=group.size, members=members, kind=group.kind, **said),
             *(seed_cancelled_event(seed=seed, group=group.id, group_size=group.size, **said) for seed in asking),
         ]
 

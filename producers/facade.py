@@ -23,6 +23,7 @@ from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.kafka.failures import STOP_S
 from rolloutlog.producers.endings import ErrorFact
 from rolloutlog.producers.producer import PATIENCE_S, RolloutProducer
@@ -86,9 +87,11 @@ class SyncRolloutProducer:
         """Say that an attempt broke: the member ends as failed."""
         return self._wait(self._producer.fail(slot, error, partial))
 
-    def cancel(self, group: str, members: Iterable[int], reason: str, *, group_size: int) -> Published:
+    def cancel(
+        self, group: str, members: Iterable[int], reason: str, *, group_size: int, kind: RunKind = RunKind.TRAIN
+    ) -> Published:
         """Say that these members of a group get no record any more."""
-        return self._wait(self._producer.cancel(group, members, reason, group_size=group_size))
+        return self._wait(self._producer.cancel(group, members, reason, group_size=group_size, kind=kind))
 
     def annotate(self, slot: Slot, facts: Mapping[str, Any]) -> Published:
         """Add late facts to an attempt, such as `{"reward": 1.0}`."""

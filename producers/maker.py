@@ -165,7 +165,7 @@ class Maker:
         seed = take.seed
         logger.info("seed %s is refused: %s", seed.id, _line(error))
         members = [ask.member for ask in seed.wanted]
-        await self._producer.cancel(seed.group, members, REFUSED, group_size=seed.group_size)
+        await self._producer.cancel(seed.group, members, REFUSED, group_size=seed.group_size, kind=seed.run_kind)
         return REFUSED
 
 

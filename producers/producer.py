@@ -27,6 +27,7 @@ from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.kafka.writing import Writer
 from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.endings import ErrorFact, aborted, failed
@@ -137,7 +138,9 @@ class RolloutProducer:
         """Say that an attempt broke: the member ends as failed."""
         return await self.publish(failed(slot, error, partial))
 
-    async def cancel(self, group: str, members: Iterable[int], reason: str, *, group_size: int) -> Published:
+    async def cancel(
+        self, group: str, members: Iterable[int], reason: str, *, group_size: int, kind: RunKind = RunKind.TRAIN
+    ) -> Published:
         """Say that these members of a group get no record any more; each that is open ends as cancelled."""
         record = note_of(
             lambda: cancelled_event(
@@ -147,6 +150,7 @@ class RolloutProducer:
                 reason=reason,
                 source=self.source,
                 now=now_ms(),
+                kind=kind,
             ),
             read_cancelled,
         )

@@ -22,7 +22,7 @@ from rolloutlog.contract.events import Event, Outgoing, taken_event
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import EventType, SeedKind
+from rolloutlog.contract.vocabulary import EventType, RunKind, SeedKind
 from rolloutlog.kafka.work_queue import SESSION_MS, WorkQueue
 from rolloutlog.producers.background import Background
 from rolloutlog.producers.cancellations import Cancellations
@@ -186,6 +186,7 @@ class Takes:
         try:
             group, size = headers.group, headers.group_size
             if headers.seed_kind not in MEMBER_KINDS and group and size:
-                await self._producer.cancel(group, range(size), "seed unreadable", group_size=size)
+                kind = headers.kind or RunKind.TRAIN
+                await self._producer.cancel(group, range(size), "seed unreadable", group_size=size, kind=kind)
         except ValueError as error:
             logger.warning("the group of seeds/%s can't be cancelled: %s", event.handle, error)

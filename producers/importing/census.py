@@ -1,8 +1,9 @@
-"""Which traces there are, and which members their groups have.
+"""Which traces there are, and which members of which groups they are.
 
-Guarantees: a trace is counted once, however many copies there are; members are numbered by first appearance, and what
-is on the log already keeps its place, so the others take the free ones. Only ids are kept. Leaves out: what the traces
-hold, and reading the log (`known`).
+Guarantees: a trace is counted once, however many copies there are; what is on the log keeps its place, the others take
+free ones in the order of their first appearance. Members of a group that the source doesn't name agree in kind,
+environment, task and prompt, and stand in one run or file; a task's name that several prompts or environments share is
+told. Only ids are kept. Leaves out: what the traces hold, and reading the log (`known`).
 """
 
 from __future__ import annotations
@@ -10,25 +11,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rolloutlog.producers.importing.known import Known
+from msgspec.structs import replace
+
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.vocabulary import RunKind
+from rolloutlog.producers.importing.chain import Chain, Free, first_group
+from rolloutlog.producers.importing.known import Known, KnownGroup
 from rolloutlog.producers.importing.recorded import Identity
+from rolloutlog.producers.importing.report import Counted
+from rolloutlog.producers.importing.source_files import SourceFiles
+from rolloutlog.producers.importing.span import Span
 
 
-@dataclass(slots=True)
-class GroupCount:
-    """A group of the source: members by trace key, and whether it is a rollout on its own.
+class GroupCount(NamedTuple):
+    """A group that the source has members of; `is_single`: nobody knows which others are of it."""
 
-    `declared` is the size that the run's configuration says, 0 where it doesn't; `size` is fixed by `number`.
-    """
-
-    members: dict[str, int] = field(default_factory=dict[str, int])
-    single: bool = False
-    declared: int = 0
-    size: int = 0
+    size: int
+    kind: RunKind
+    is_single: bool
 
 
 class Place(NamedTuple):
-    """Where a trace belongs; `member` is at or above `size` where the group has no place for it.
+    """Where a trace belongs.
 
     `is_part`: the line holds only some traces of an episode that was counted whole.
     """
@@ -46,49 +51,86 @@ class Place(NamedTuple):
 class Census:
     """Traces and groups of a source. `group_size` is the user's word, for groups whose size nobody recorded.
 
-    `whole`: all traces are counted before the first is placed, so that a group's own rows are evidence of its size;
-    else a group whose size nobody says is one single after another.
+    `whole`: all traces are counted before the first is placed, so that a group's own rows are evidence of its size.
     """
 
     group_size: int | None = None
     whole: bool = True
+    learned: int = 0
+    """Size of groups as finished steps show it; 0 where none does."""
     groups: dict[str, GroupCount] = field(default_factory=dict[str, GroupCount])
-    _group_of: dict[str, str] = field(default_factory=dict[str, str])
+    files: SourceFiles = field(default_factory=SourceFiles)
+    ambiguous: Counted = field(default_factory=Counted)
+    """Names of tasks that stand for several prompts or environments."""
+    _chains: dict[str, Chain] = field(default_factory=dict[str, Chain])
+    _chain_of: dict[str, str] = field(default_factory=dict[str, str])
     _episodes: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     """Key of the main trace and number of traces, by the key of each trace of an episode that has several."""
     _unscored: set[str] = field(default_factory=set[str])
-    _tasks: dict[tuple[str, str, str], int] = field(default_factory=dict[tuple[str, str, str], int])
+    _waiting: list[tuple[str, Identity]] = field(default_factory=list[tuple[str, Identity]])
+    """Lines that wait until it is known which file is which."""
+    _wanted: set[str] = field(default_factory=set[str])
+    """Marks and keys of such lines."""
+    _asked: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    """What a task's name stands for; None once that was told to be more than one thing."""
 
-    def add(self, identity: Identity) -> None:
+    def add(self, identity: Identity, span: Span) -> None:
         """Count a line's trace, unless it was counted."""
-        main = self._main(identity)
-        if main is not None:
-            if identity.scored:
-                self._unscored.discard(main)
+        if identity.traces and not identity.is_of_a_file:
+            self._add(identity, span.path)
             return
-        keys = identity.keys
-        if not identity.scored:
-            self._unscored.add(keys[0])
-        group, single = self._group(identity)
-        self._group_of[keys[0]] = group
-        counted = self.groups.setdefault(group, GroupCount(single=single))
-        counted.members[keys[0]] = len(counted.members)
-        counted.declared = max(counted.declared, identity.group_size or 0)
-        if len(keys) > 1:
-            self._episodes.update(dict.fromkeys(keys, (keys[0], len(keys))))
+        self.see(identity, span)
+        self._waiting.append((span.path, identity))
+        self._wanted.update((identity.mark, *identity.keys))
+
+    def see(self, identity: Identity, span: Span) -> None:
+        """Count a line of a file, where that is needed to know which file it is, or which line."""
+        if not identity.traces or identity.is_of_a_file:
+            self.files.count(span, identity.mark)
 
     def number(self, known: Known) -> None:
         """Fix sizes and members: what the log says stays, the rest fills up."""
-        for group in self.groups:
-            self._number(group, known)
+        self.settle(known)
+        for chain in self._chains.values():
+            chain.place((key for key in chain.members if key not in known.rollouts), known.groups)
+            for key, free in chain.members.items():
+                there = known.rollouts.get(key)
+                self._touch(chain, there.group if there else _of(free).group, there.size if there else _of(free).size)
 
-    def place(self, identity: Identity, known: Known) -> Place:
-        """Count a trace and place it at once."""
-        self.add(identity)
-        self._number(self._group_of[self._main(identity) or ""], known)
+    def settle(self, known: Known) -> None:
+        """Count what waited to know which file is which."""
+        self.files.settle(known.files)
+        for path in {path: None for path, _ in self._waiting}:
+            self.files.begin(path)
+        for path, identity in self._waiting:
+            self._add(self.identified(identity, path), path)
+        self._waiting.clear()
+
+    def identified(self, identity: Identity, path: str) -> Identity:
+        """A line as one of its file: with the trace that it is, and the file that its group is gathered in."""
+        file = self.files.of(path)
+        if file is None or (identity.traces and not identity.is_of_a_file):
+            return identity
+        scope = identity.scope or file.name
+        traces = identity.traces or (id_of("line", scope, identity.mark, self.files.next(path, identity.mark)),)
+        return replace(identity, traces=traces, scope=scope, file=str(file) if identity.is_of_a_file else None)
+
+    def place(self, identity: Identity, path: str, known: Known) -> Place:
+        """Count a trace and place it at once. Raises SettingsError where it can't be said how large its group is."""
+        self._add(identity, path)
+        key = self._main(identity) or ""
+        chain = self._chains[self._chain_of[key]]
+        if key not in known.rollouts:
+            if not chain.size and not _has_room(known.groups.get(chain.base)):
+                raise SettingsError(
+                    f"nothing says how many rollouts a group of {path} has, and what is still written can't show it",
+                    "give --group-size, follow once a step is finished, or import what is there without --follow",
+                )
+            chain.place([key], known.groups)
         found = self.place_of(identity, known)
         if found is None:
-            raise KeyError(identity.traces[0])
+            raise KeyError(key)
+        self._touch(chain, found.group, found.size)
         return found
 
     def place_of(self, identity: Identity, known: Known) -> Place | None:
@@ -100,43 +142,77 @@ class Census:
         is_part, scored = len(identity.traces) < whole, key not in self._unscored
         if (there := known.rollouts.get(key)) is not None:
             return Place(key, there.group, there.size, there.member, is_part, scored)
-        group = self._group_of[key]
-        return Place(key, group, self.groups[group].size, self.groups[group].members[key], is_part, scored)
+        return Place(key, *_of(self._chains[self._chain_of[key]].members[key]), is_part, scored)
 
-    def wants(self, group: str, key: str) -> bool:
-        """True if a group or a trace of this key was counted."""
-        return key in self._group_of or group in self.groups
+    def wants(self, group: str, key: str, mark: str) -> bool:
+        """True if a group, a trace of this key, or a line of this mark was counted."""
+        return key in self._chain_of or first_group(group) in self._chains or not self._wanted.isdisjoint((key, mark))
 
     @property
     def singles(self) -> int:
         """Rollouts on their own."""
-        return sum(counted.single for counted in self.groups.values())
+        return sum(group.is_single for group in self.groups.values())
 
-    def _number(self, group: str, known: Known) -> None:
-        counted, there = self.groups[group], known.groups.get(group)
-        taken = set(there.members) if there else set[int]()
-        wanted = 1 if counted.single else self.group_size or counted.declared
-        counted.size = there.size if there else max(wanted, len(counted.members) if self.whole else 0)
-        new = [key for key in counted.members if key not in known.rollouts]
-        free = (index for index in range(len(taken) + len(new)) if index not in taken)
-        counted.members.update(zip(new, free, strict=False))
+    def _touch(self, chain: Chain, group: str, size: int) -> None:
+        self.groups.setdefault(group, GroupCount(size, chain.kind, chain.is_single))
+
+    def _add(self, identity: Identity, path: str) -> None:
+        main = self._main(identity)
+        if main is not None:
+            if identity.scored:
+                self._unscored.discard(main)
+            return
+        keys = identity.keys
+        if not identity.scored:
+            self._unscored.add(keys[0])
+        chain = self._chain(identity, path)
+        self._chain_of[keys[0]] = chain.base
+        chain.members[keys[0]] = None
+        if len(keys) > 1:
+            self._episodes.update(dict.fromkeys(keys, (keys[0], len(keys))))
 
     def _main(self, identity: Identity) -> str | None:
         """Key under which a line's rollout was counted, by any of its traces."""
         for key in identity.keys:
-            if key in self._group_of:
+            if key in self._chain_of:
                 return key
             if key in self._episodes:
                 return self._episodes[key][0]
         return None
 
-    def _group(self, identity: Identity) -> tuple[str, bool]:
-        """Group id, and whether the trace is a single: nobody says which others are of its group."""
-        size = self.group_size or identity.group_size
-        if identity.group is not None and (self.whole or size is not None):
-            return identity.group_id(identity.group), False
-        if size is None:
-            return identity.group_id(f"single/{identity.traces[0]}"), True
-        task = (identity.scope, identity.kind.value, identity.task)
-        count = self._tasks[task] = self._tasks.get(task, 0) + 1
-        return identity.group_id("/".join(("task", *task, str((count - 1) // size)))), False
+    def _chain(self, identity: Identity, path: str) -> Chain:
+        """The groups that a trace belongs to: those that it names, those of its task, or one of its own."""
+        size, single = self.group_size or identity.group_size or 0, False
+        if identity.group is not None:
+            base, size = identity.group_id(identity.group), size or self.learned
+        elif size and (identity.task or identity.prompt):
+            self._look_at_name(identity, path)
+            asked = (identity.kind, identity.env or "", identity.task, identity.prompt)
+            base = identity.group_id(id_of("task", identity.scope or "", *asked))
+        else:
+            base, size, single = identity.group_id(f"single/{identity.traces[0]}"), 1, True
+        if (chain := self._chains.get(base)) is None:
+            is_exact = identity.group is None or not self.whole
+            chain = self._chains[base] = Chain(base, identity.kind, size, is_exact, single)
+        chain.size = max(chain.size, size)
+        return chain
+
+    def _look_at_name(self, identity: Identity, path: str) -> None:
+        """Notice a task's name that stands for several prompts or environments, once."""
+        if not identity.task:
+            return
+        name = id_of(identity.scope or "", identity.kind, identity.task)
+        asked = id_of(identity.env or "", identity.prompt)
+        if (before := self._asked.setdefault(name, asked)) is not None and before != asked:
+            self._asked[name] = None
+            self.ambiguous.add(f"{identity.task[:80]} in {path}")
+
+
+def _has_room(group: KnownGroup | None) -> bool:
+    return group is not None and len(group.members) < group.size
+
+
+def _of(free: Free | None) -> Free:
+    if free is None:
+        raise RuntimeError("a trace is placed before its group was numbered")
+    return free

@@ -1,7 +1,8 @@
 """E0: verifiers v0 wrote flat chats, with or without the steps that sampled them (reference prime_verifiers 1.7).
 
-Guarantees: messages become the nodes of one path, tool calls flat; each metric is kept once. Leaves out: what v0 never
-recorded: an id, a run, a group and a policy; the steps' tokens are `steps`.
+Guarantees: messages become the nodes of one path, tool calls flat; prompt, info and each metric are kept once. Leaves
+out: what v0 never recorded: an id, a run, a group and a policy (a hosted download has run and step); columns that are
+kept as text are `chat_text`, the steps' tokens `steps`.
 """
 
 from __future__ import annotations
@@ -12,30 +13,39 @@ import orjson
 
 from rolloutlog.contract.json_text import parse
 from rolloutlog.contract.vocabulary import Grain, RunKind, Status
+from rolloutlog.producers.importing.chat_text import messages_in, unpack
 from rolloutlog.producers.importing.foreign import Json, items, part
 from rolloutlog.producers.importing.glance import Glance, task_key
 from rolloutlog.producers.importing.graph import Graph
+from rolloutlog.producers.importing.prompts import chat_prompt
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 from rolloutlog.producers.importing.steps import Path
 
 KNOWN = frozenset(
     {
         "id", "example_id", "prompt", "completion", "answer", "info", "reward", "error", "timing", "is_completed",
-        "is_truncated", "stop_condition", "metrics", "tool_defs", "token_usage", "task", "trajectory",
+        "is_truncated", "stop_condition", "metrics", "tool_defs", "token_usage", "task", "trajectory", "advantage",
+        "problem_id", "run_id", "step", "env_name",
     }
 )  # fmt: skip
-"""Columns of v0; any other is a metric, said twice, or a column that the user asked for."""
+"""Columns that are read; any other is a metric, said twice, or a column that the user asked for."""
 UNNAMED = "default"
 """What v0 writes as `task` where there is only one environment."""
 
 
 def identify(glance: Glance, origin: Origin) -> Identity:
-    """Whose a record is; rollouts of one example in one file are of one task. It has no id of its own."""
+    """Whose a record is; it has no id of its own. A hosted run's download names run, step and problem."""
+    run, task, prompt = _run(glance), task_key(glance), chat_prompt(glance)
+    env = "/".join(filter(None, (_env(glance.env_name, glance.task, origin), _named(glance.task))))
+    step, is_whole = _step(glance.step), run is not None and bool(task)
     return Identity(
-        traces=(),
+        run=run,
+        group="/".join((str(step), env, task, prompt)) if is_whole and step is not None else None,
         kind=origin.kind or RunKind.TRAIN,
-        task=task_key(glance),
-        scope=origin.scope,
+        env=env,
+        task=task,
+        prompt=prompt,
+        scope=run,
         group_size=origin.group_size,
         scored=glance.reward is not None,
     )
@@ -43,6 +53,7 @@ def identify(glance: Glance, origin: Origin) -> Identity:
 
 def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     """The chat as a rollout. Raises Rejected."""
+    unpack(line)
     prompt, completion = messages(line.pop("prompt"), "user"), messages(line.pop("completion"), "assistant")
     graph, path = Graph(None), Path()
     for step in items(line, "trajectory"):
@@ -51,28 +62,50 @@ def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     graph.add(path.nodes)
     record = _record(line, None if path.begins_with(prompt) else prompt)
     good = not record["errors"] and line.get("is_completed", True) and completion
+    step = _step(line.get("step")) if _run(glance) else None
     return Recorded(
         trajectory=graph.trajectory(record),
         status=Status.COMPLETED if good else Status.FAILED,
-        env=_env(line.get("task"), origin),
-        step=origin.written_step,
+        env=_env(glance.env_name, glance.task, origin),
+        step=origin.written_step if step is None else step,
+        notes={} if line.get("advantage") is None else {"advantage": line["advantage"]},
     )
 
 
-def _env(name: Any, origin: Origin) -> str | None:
-    """v0 names its environment beside the file, or in `task`, where `default` stands for none."""
-    named = name if isinstance(name, str) else None
-    return origin.env or (named if named != UNNAMED else None) or origin.default_env or named or None
+def _run(glance: Glance) -> str | None:
+    return str(glance.run_id) if isinstance(glance.run_id, str | int) and glance.run_id != "" else None
+
+
+def _step(said: Any) -> int | None:
+    return said if isinstance(said, int) and not isinstance(said, bool) and said >= 0 else None
+
+
+def _named(task: Any) -> str | None:
+    """The environment that `task` names, if any."""
+    return task if isinstance(task, str) and task not in ("", UNNAMED) else None
+
+
+def _env(said: str | None, task: Any, origin: Origin) -> str | None:
+    """The environment is said in the line, beside the file, or in `task`; the user's word is the last but `default`."""
+    unnamed = task if isinstance(task, str) else None
+    return next(filter(None, (said, origin.env, _named(task), origin.default_env, unnamed)), None)
 
 
 def messages(said: Any, role: str) -> list[Json]:
-    """Messages of a chat, tool calls flat; a plain text is one message of `role`. Raises TypeError."""
-    if isinstance(said, str):
-        return [{"role": role, "content": said}]
-    return [_message(message) for message in cast("list[Json]", said or [])]
+    """Messages of a chat, tool calls flat; a text is the chat that it holds, else one message of `role`.
+
+    Raises TypeError, Rejected(shape).
+    """
+    found = messages_in(said) if isinstance(said, str) else said
+    if isinstance(found, str):
+        return [{"role": role, "content": found}]
+    return [_message(message) for message in cast("list[Json]", found or [])]
 
 
 def _message(said: Json) -> Json:
+    calls = said.get("tool_calls")
+    if isinstance(calls, str):
+        said = {**said, "tool_calls": orjson.loads(calls) if calls.strip() else None}
     calls = items(said, "tool_calls")
     kept = {key: value for key, value in said.items() if key != "tool_calls"}
     return {**kept, "tool_calls": [_call(call) for call in calls]} if calls else kept
@@ -90,7 +123,8 @@ def _call(said: Json | str) -> Json:
 def _record(line: Json, prompt: list[Json] | None) -> Json:
     """Everything beside the nodes; `prompt` where they don't hold it, since it may be most of the line."""
     metrics = part(line, "metrics")
-    task = {"idx": line.get("example_id", line.get("id")), "name": line.get("task")}
+    named = next((line[name] for name in ("example_id", "problem_id", "id") if line.get(name) is not None), None)
+    task = {"idx": named, "name": line.get("task")}
     task |= {} if prompt is None else {"prompt": prompt}
     kept = ("timing", "is_completed", "is_truncated", "stop_condition", "tool_defs", "token_usage")
     return {

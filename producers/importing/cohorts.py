@@ -8,6 +8,7 @@ from __future__ import annotations
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.foreign import Json
 from rolloutlog.producers.importing.glance import Glance, task_key, trace_ids
+from rolloutlog.producers.importing.prompts import trace_prompt
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 from rolloutlog.producers.importing.trace import is_scored, read_bare
 
@@ -18,8 +19,9 @@ def identify(glance: Glance, origin: Origin) -> Identity:
         traces=trace_ids(glance),
         group=glance.group_id,
         kind=RunKind(glance.kind or origin.kind or RunKind.TRAIN),
+        env=origin.env_of(glance.env_name),
         task=task_key(glance),
-        scope=origin.scope,
+        prompt="" if glance.group_id else trace_prompt(glance),
         group_size=origin.group_size,
         scored=is_scored(glance.rewards),
     )

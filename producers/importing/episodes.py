@@ -14,6 +14,7 @@ from rolloutlog.contract.vocabulary import Grain, RunKind, Status
 from rolloutlog.producers.importing.foreign import Json, part
 from rolloutlog.producers.importing.glance import Env, Glance, Group, Run, Span, task_key, trace_ids
 from rolloutlog.producers.importing.graph import Graph
+from rolloutlog.producers.importing.prompts import trace_prompt
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 from rolloutlog.producers.importing.trace import (
     agent_of,
@@ -33,13 +34,16 @@ STREAM_MARKS = ("kind", "dispatch", "arrival")
 def identify(glance: Glance, origin: Origin) -> Identity:
     """Whose an episode is. Raises ValueError for a kind that is neither train nor eval."""
     run = glance.run or Run()
+    group = glance.group.id if isinstance(glance.group, Group) else glance.group
     return Identity(
         traces=trace_ids(glance),
         run=run.id,
-        group=glance.group.id if isinstance(glance.group, Group) else glance.group,
+        group=group,
         kind=RunKind(run.work.type or run.type or RunKind.TRAIN),
+        env=_env(glance, origin),
         task=task_key(glance),
-        scope=run.id or origin.scope,
+        prompt="" if group else trace_prompt(glance),
+        scope=run.id,
         group_size=origin.group_size,
         scored=isinstance(glance.traces, UnsetType) or any(is_scored(trace.rewards) for trace in glance.traces),
     )
@@ -48,7 +52,6 @@ def identify(glance: Glance, origin: Origin) -> Identity:
 def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     """The episode as one rollout. Raises Rejected."""
     work = (glance.run or Run()).work
-    env = glance.env if isinstance(glance.env, Env) else Env()
     traces: list[Json] = line.pop("traces")
     notes = origin.trained | _take_marks(traces)
     lineage = take_lineage(traces[0]) if traces else None
@@ -56,13 +59,18 @@ def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     return Recorded(
         trajectory=trajectory,
         status=status,
-        env=origin.env_of(env.name, env.id),
+        env=_env(glance, origin),
         policy=work.policy,
         dispatch_step=work.step,
         step=_arrival_step(notes, origin),
         lineage=lineage,
         notes=notes,
     )
+
+
+def _env(glance: Glance, origin: Origin) -> str | None:
+    env = glance.env if isinstance(glance.env, Env) else Env()
+    return origin.env_of(env.name, env.id)
 
 
 def _arrival_step(notes: Json, origin: Origin) -> int | None:

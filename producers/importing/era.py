@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from msgspec import UNSET
 
-from rolloutlog.producers.importing.glance import Glance, Task
+from rolloutlog.producers.importing.glance import Glance, Task, info_of
 
 
 class Era(StrEnum):
@@ -60,4 +60,4 @@ def _trace_era(line: Glance) -> Era:
         return Era.E3
     if line.policy_version is not None or line.kind is not None:
         return Era.E2
-    return Era.E1B if line.info is not None and line.info.prime_rl is not UNSET else Era.E1
+    return Era.E1B if info_of(line).prime_rl is not UNSET else Era.E1

@@ -22,11 +22,12 @@ SIZE_NAMES = ("rollouts_per_example", "num_rollouts")
 
 
 class Evidence(Struct, frozen=True):
-    """Group size, environment and kind, as far as something says them."""
+    """Group size, environment, kind and model, as far as something says them."""
 
     group_size: int | None = None
     env: str | None = None
     kind: RunKind | None = None
+    model: str | None = None
 
 
 def evidence_beside(file: Path) -> Evidence:
@@ -34,11 +35,12 @@ def evidence_beside(file: Path) -> Evidence:
     metadata = _read(file.with_name("metadata.json"))
     configs = [config for path in _configs(file) if (config := _read(path))]
     sizes = {size for config in (metadata, *configs) for size in _sizes(config)}
-    env = metadata.get("env_id")
+    env, model = metadata.get("env_id"), metadata.get("model")
     return Evidence(
         group_size=sizes.pop() if len(sizes) == 1 else None,
         env=env if isinstance(env, str) and env else None,
         kind=RunKind.EVAL if "env_id" in metadata else None,
+        model=model if isinstance(model, str) and model else None,
     )
 
 

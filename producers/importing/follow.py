@@ -2,8 +2,8 @@
 
 Guarantees: a cursor moves in the transaction that writes what was read up to it, so nothing is lost or doubled by a
 kill; no line is taken before it has its end; a second follower of the same paths fences the first. Leaves out: the end
-of a source: members that a group lacks may still come, so none is cancelled, and a group whose size nobody says is one
-single after another.
+of a source: members that a group lacks may still come, so none is cancelled; where neither the user nor a configuration
+nor a finished step says how large a named group is, it asks, since it can't be seen.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ async def follow_runs(
 ) -> Report:  # fmt: skip
     """Import what is there and what comes, until `stop` is set. `group_size` and `env` as in `import_runs`.
 
-    Raises Fenced when another follower of the same paths starts, RunMismatch, BrokerUnreachable, MissingExtra (without
-    watchfiles or zstandard), SourceUnreadable where a path isn't there.
+    Raises SettingsError where nothing says how large a group is, Fenced when another follower of the same paths starts,
+    RunMismatch, BrokerUnreachable, MissingExtra (without watchfiles or zstandard), SourceUnreadable where a path isn't
+    there.
     """
     started, ending = time.monotonic(), stop or asyncio.Event()
     for module in ("watchfiles", "zstandard"):
@@ -77,6 +78,7 @@ async def _round(follower: Follower, sources: Sources, ending: asyncio.Event, wa
     follower.intake.report.files = len(sources.files)
     for path, why in sources.unreadable:
         follower.refuse(path, why)
+    await follower.learn(sources.files)
     for file in sources.files:
         while not ending.is_set() and await _took(follower, file):
             found = True

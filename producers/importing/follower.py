@@ -8,7 +8,7 @@ the same, from the log and the part of the files that the cursors have passed. L
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from rolloutlog.kafka.run_record import read_run
 from rolloutlog.kafka.writing import TransactionalWriter, Written
 from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.importing.census import Census
+from rolloutlog.producers.importing.group_sizes import finished_steps, learned_size
 from rolloutlog.producers.importing.intake import Intake, Where
 from rolloutlog.producers.importing.known import read_known, read_policies
 from rolloutlog.producers.importing.late_notes import LateNotes
@@ -56,6 +57,8 @@ class Follower:
     _done: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
     """Files that had nothing new, as they were then."""
     _refused: set[str] = field(default_factory=set[str])
+    _looked_at: list[int] = field(default_factory=list[int])
+    """Steps that were finished when it was last tried to learn of them."""
 
     @classmethod
     async def restored(
@@ -85,16 +88,24 @@ class Follower:
         for line in passed_lines(file, cursor):
             item = count(line, span)
             if isinstance(item, Identity):
-                self.intake.census.add(item)
+                self.intake.census.add(item, span)
                 self.notes.see(item)
             elif isinstance(item, UpdateAt):
                 self.intake.updates.add(item, span.path)
+        self.intake.census.settle(self.intake.known)
 
     def refuse(self, path: str, why: str) -> None:
         """Count a file that can't be read, once."""
         if path not in self._refused:
             self._refused.add(path)
             self.intake.report.era(UNKNOWN).reject(RejectReason.UNREADABLE, path, why)
+
+    async def learn(self, files: Sequence[SourceFile]) -> None:
+        """Learn from finished steps how large groups are, unless it is said or known."""
+        census, steps = self.intake.census, finished_steps(files)
+        if census.group_size is None and not census.learned and steps != self._looked_at:
+            self._looked_at = steps
+            census.learned = await asyncio.to_thread(learned_size, files, steps) or 0
 
     async def take_new(self, file: SourceFile) -> bool:
         """Take some new lines of a file; False where there were none. Raises FileNotFoundError."""
@@ -109,9 +120,21 @@ class Follower:
             self._done[file.path] = stamp
             return False
         if chunk.change is not None:
-            self._begin_anew()
-        await self._commit(key, chunk, await asyncio.to_thread(_read, chunk))
+            self._begin_anew(chunk.span.path)
+        lines = await asyncio.to_thread(_read, chunk)
+        if self._is_settled(chunk.span, lines):
+            await self._commit(key, chunk, lines)
+        else:
+            self.cursors[key] = Cursor()
         return True
+
+    def _is_settled(self, span: Span, lines: Iterable[Normal]) -> bool:
+        """False where a file isn't the one that its first lines had it taken for, so that it is read from its start."""
+        census = self.intake.census
+        for line in lines:
+            if line.rollout is not None:
+                census.see(line.rollout.identity, span)
+        return census.files.settle_one(span.path, self.intake.known.files)
 
     async def _commit(self, key: str, chunk: Chunk, lines: Sequence[Normal]) -> None:
         number = 0 if chunk.change else self.cursors.get(key, Cursor()).line + 1
@@ -134,8 +157,9 @@ class Follower:
                 rollout = self.intake.known.rollouts[trace_key(headers.run, headers.trace)]
                 rollout.at = (place.partition, place.offset)
 
-    def _begin_anew(self) -> None:
+    def _begin_anew(self, path: str) -> None:
         """A rewritten file: its records are of another reading, so that a changed one is the next attempt."""
+        self.intake.census.files.forget(path)
         for rollout in self.intake.known.rollouts.values():
             rollout.fresh = False
 

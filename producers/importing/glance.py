@@ -29,6 +29,8 @@ class Task(Struct):
     key: str | None = None
     hash: str | None = None
     data: Any = None
+    prompt: Any = None
+    system_prompt: Any = None
 
 
 class Span(Struct, frozen=True):
@@ -91,12 +93,16 @@ class Glance(Stamp):
 
     id: str | int | None = None
     example_id: str | int | None = None
+    problem_id: Any = None
+    run_id: Any = None
+    step: Any = None
+    prompt: Any = UNSET
     eval_step: int | None = None
     env: Env | str | UnsetType | None = UNSET
     task: Task | str | None = None
     group: Group | str | None = None
     run: Run | None = None
-    info: Info | None = None
+    info: Info | str | None = None
     traces: list[TraceGlance] | UnsetType = UNSET
     nodes: Any = UNSET
     completion: Any = UNSET
@@ -113,11 +119,17 @@ class _Skimmed(Glance):
     """The same from bytes: what need only be there is stepped over."""
 
     nodes: Raw | UnsetType = UNSET
+    prompt: Raw | UnsetType = UNSET
     completion: Raw | UnsetType = UNSET
     branches: Raw | UnsetType = UNSET
 
 
 _DECODER = msgspec.json.Decoder(_Skimmed)
+
+
+def info_of(line: Glance) -> Info:
+    """The free facts of a line; none where they are a text."""
+    return line.info if isinstance(line.info, Info) else Info()
 
 
 def trace_ids(line: Glance) -> tuple[str, ...]:
@@ -127,12 +139,16 @@ def trace_ids(line: Glance) -> tuple[str, ...]:
 
 
 def task_key(line: Glance) -> str:
-    """What tells the tasks of a run apart: key or hash of a typed task, index of a flat one, id of an example."""
+    """What tells the tasks of a run apart: key or hash of a typed task, index of a flat one, id of an example.
+
+    Empty where the line names none.
+    """
     task = line.task
     if not isinstance(task, Task):
-        return str(line.id if line.example_id is None else line.example_id)
+        said = (line.example_id, line.problem_id, line.id)
+        return next((str(name) for name in said if isinstance(name, str | int) and name != ""), "")
     index = cast("dict[str, Any]", task.data).get("idx") if isinstance(task.data, dict) else task.idx
-    return task.key or task.hash or str(index)
+    return task.key or task.hash or ("" if index is None else str(index))
 
 
 def skim(raw: bytes | memoryview) -> Glance:

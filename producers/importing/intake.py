@@ -65,9 +65,11 @@ class Intake:
         """Events of one line, in the order in which they must be on the log."""
         counts = self.report.era(line.era or UNKNOWN)
         counts.read += 1
+        if where.line == 1:
+            self.census.files.begin(where.path)
         fault = line.fault
         if line.rollout is not None:
-            admitted = attempt(self._admit, line, line.rollout, counts, str(where), now)
+            admitted = attempt(self._admit, line, line.rollout, counts, where, now)
             if not isinstance(admitted, Rejected):
                 return admitted
             fault = Fault(admitted.reason, admitted.detail)
@@ -83,17 +85,17 @@ class Intake:
         for group, counted in self.census.groups.items():
             there = self.known.groups.get(group)
             missing = [member for member in range(counted.size) if there and member not in there.members]
-            event = missing_event(group, counted.size, missing, now) if missing else None
+            event = missing_event(group, counted.size, missing, counted.kind, now) if missing else None
             if there is not None and event is not None and is_new(there, event):
                 self.report.cancelled += len(missing)
                 events.append(event)
         return events
 
-    def _admit(self, line: Normal, rollout: NormalRollout, counts: EraCounts, where: str, now: int) -> list[Outgoing]:
+    def _admit(self, line: Normal, rollout: NormalRollout, counts: EraCounts, where: Where, now: int) -> list[Outgoing]:
         """Raises Rejected, before anything is counted."""
-        place = self._place(rollout)
-        if place is None or place.member >= place.size:
-            counts.skip("group-full" if place else "written-meanwhile", where)
+        place = self._place(rollout, where.path)
+        if place is None:
+            counts.skip("written-meanwhile", str(where))
             return []
         if rollout.reward is None and self.census.whole and not place.scored:
             rollout = _without_result(rollout)
@@ -141,10 +143,11 @@ class Intake:
         self.known.letters.add(said)
         return [] if is_known else [letter]
 
-    def _place(self, rollout: NormalRollout) -> Place | None:
+    def _place(self, rollout: NormalRollout, path: str) -> Place | None:
+        rollout.identity = self.census.identified(rollout.identity, path)
         if self.census.whole:
             return self.census.place_of(rollout.identity, self.known)
-        return self.census.place(rollout.identity, self.known)
+        return self.census.place(rollout.identity, path, self.known)
 
     def _why_not(self, line: Normal) -> str:
         """Why a line that is fine is no rollout."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.foreign import Json
-from rolloutlog.producers.importing.glance import Glance, Stamp, task_key, trace_ids
+from rolloutlog.producers.importing.glance import Glance, Stamp, info_of, task_key, trace_ids
+from rolloutlog.producers.importing.prompts import trace_prompt
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 from rolloutlog.producers.importing.trace import is_scored, read_bare
 
@@ -20,8 +21,9 @@ def identify(glance: Glance, origin: Origin) -> Identity:
         traces=trace_ids(glance),
         group=stamp.group_id,
         kind=RunKind(stamp.kind or origin.kind or RunKind.TRAIN),
+        env=origin.env_of(stamp.env_name),
         task=task_key(glance),
-        scope=origin.scope,
+        prompt="" if stamp.group_id else trace_prompt(glance),
         group_size=origin.group_size,
         scored=is_scored(glance.rewards),
     )
@@ -34,5 +36,5 @@ def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
 
 
 def _stamp(glance: Glance) -> Stamp:
-    stamp = glance.info.prime_rl if glance.info is not None else None
+    stamp = info_of(glance).prime_rl
     return stamp if isinstance(stamp, Stamp) else Stamp()

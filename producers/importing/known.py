@@ -20,8 +20,11 @@ from rolloutlog.contract.vocabulary import EventType, Status
 from rolloutlog.kafka.connection import TRANSACTION_TIMEOUT_MS, Connection
 from rolloutlog.kafka.policy_history import learn
 from rolloutlog.kafka.reading import partition_counts, read_to_end
-from rolloutlog.producers.importing.recorded import trace_key
+from rolloutlog.producers.importing.file_id import FileId, KnownFiles
+from rolloutlog.producers.importing.recorded import mark_of, trace_key
 
+Wanted = Callable[[str, str, str], bool]
+"""Whether a group, a trace key or a mark is of what is imported."""
 SAID = (EventType.ROLLOUT_ANNOTATED, EventType.GROUP_CANCELLED)
 """Events that are known by their id alone."""
 PATIENCE_S = TRANSACTION_TIMEOUT_MS / 1000 + 5
@@ -64,24 +67,31 @@ class Known:
     """Ids of dead letters."""
     older: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """Digests of the attempts of a trace that were superseded."""
+    files: KnownFiles = field(default_factory=KnownFiles)
 
-    def fold(self, event: Event, wanted: Callable[[str, str], bool] | None = None) -> None:
-        """Take an event, if `wanted` says so of its group and trace key; one that can't be read isn't ours."""
+    def fold(self, event: Event, wanted: Wanted | None = None) -> None:
+        """Take an event, if `wanted` says so of its group, trace key or mark; one that can't be read isn't ours.
+
+        The members of groups that were gathered from files are always taken, since their ids don't say of which.
+        """
         headers = event.headers
         try:
             kind, group = EventType(headers.require(Headers.type)), headers.require(Headers.group)
             key = trace_key(headers.run, headers.trace) if kind in STATUS_OF and headers.trace else ""
-            if wanted is not None and not wanted(group, key):
+            mark, file = mark_of(headers.raw_digest or ""), headers.source_file if key else None
+            is_wanted = wanted is None or wanted(group, key, mark)
+            if not is_wanted and file is None and group not in self.groups:
                 return
             size = headers.require(Headers.group_size)
             there = self.groups.setdefault(group, KnownGroup(size))
             if kind in SAID:
                 there.said.add(headers.require(Headers.id))
             elif key:
-                member, attempt = headers.require(Headers.member), headers.attempt or 1
-                digest, status, at = headers.digest or "", STATUS_OF[kind], (event.partition, event.offset)
-                pending = status is Status.COMPLETED and headers.reward is None
-                self.add(key, KnownRollout(group, size, member, attempt, digest, status, pending, at=at))
+                there.members.add(headers.require(Headers.member))
+                if is_wanted:
+                    self.add(key, _rollout(event, group, size, STATUS_OF[kind]))
+                if file is not None:
+                    self.files.add(FileId.parse(file), mark, keep=is_wanted)
         except (HeaderError, ValueError):
             return
 
@@ -98,7 +108,15 @@ class Known:
             self.older.setdefault(key, set()).add(rollout.digest)
 
 
-async def read_known(connection: Connection, wanted: Callable[[str, str], bool] | None = None) -> Known:
+def _rollout(event: Event, group: str, size: int, status: Status) -> KnownRollout:
+    """What the headers of a record say. Raises HeaderError."""
+    headers = event.headers
+    member, attempt, digest = headers.require(Headers.member), headers.attempt or 1, headers.digest or ""
+    pending, at = status is Status.COMPLETED and headers.reward is None, (event.partition, event.offset)
+    return KnownRollout(group, size, member, attempt, digest, status, pending, at=at)
+
+
+async def read_known(connection: Connection, wanted: Wanted | None = None) -> Known:
     """Read the headers of `rollouts` and `dead-letters` to their present end.
 
     Raises NotFound, OpenTransaction, BrokerUnreachable.

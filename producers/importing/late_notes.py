@@ -43,7 +43,8 @@ class LateNotes:
 
     def see(self, identity: Identity) -> None:
         """Remember a trace that was imported, now or before."""
-        self._keys.update(dict.fromkeys(identity.traces, identity.keys[0]))
+        if identity.traces:
+            self._keys.update(dict.fromkeys(identity.traces, identity.keys[0]))
 
     async def of(self, span: Span, lines: Iterable[Line], normals: Iterable[Normal]) -> list[Outgoing]:
         """Notes of the updates among new lines, for traces whose record is on the log."""

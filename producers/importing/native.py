@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.foreign import Json
-from rolloutlog.producers.importing.glance import Glance, Info, Run, task_key, trace_ids
+from rolloutlog.producers.importing.glance import Glance, Run, info_of, task_key, trace_ids
+from rolloutlog.producers.importing.prompts import trace_prompt
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 from rolloutlog.producers.importing.trace import is_scored, read_bare
 
 
 def identify(glance: Glance, origin: Origin) -> Identity:
     """Whose a trace is. Raises ValueError for a kind that is neither train nor eval."""
-    run = glance.run or Run()
+    info, run = info_of(glance), glance.run or Run()
     return Identity(
         traces=trace_ids(glance),
         run=run.id,
-        group=(glance.info or Info()).group_id,
+        group=info.group_id,
         kind=RunKind(run.type or origin.kind or RunKind.TRAIN),
+        env=origin.env_of(info.env_name),
         task=task_key(glance),
-        scope=run.id or origin.scope,
+        prompt="" if info.group_id else trace_prompt(glance),
+        scope=run.id,
         group_size=origin.group_size,
         scored=is_scored(glance.rewards),
     )
@@ -30,5 +33,5 @@ def identify(glance: Glance, origin: Origin) -> Identity:
 
 def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     """The trace as a rollout. Raises Rejected."""
-    info, run = glance.info or Info(), glance.run or Run()
+    info, run = info_of(glance), glance.run or Run()
     return read_bare(line, origin, info.policy_version, env=origin.env_of(info.env_name), step=run.step)

@@ -75,12 +75,13 @@ def _check_beside(parsed: Parsed, form: Beside, span: Span) -> None:
 
 
 def _rollout(line: Line, parsed: Parsed, era: Era, origin: Origin) -> NormalRollout:
+    identity = identify(parsed.glance, era, origin, line.raw)
     recorded = read(parsed, era, origin)
     orjson.dumps(recorded.notes)  # notes travel as JSON: what can't is a fault of this line
     body = value.encode(recorded.trajectory)
     digest = digest_of(body)
     return NormalRollout(
-        identity=identify(parsed.glance, era, origin, line.raw),
+        identity=identity,
         body=body,
         digest=digest,
         status=recorded.status,

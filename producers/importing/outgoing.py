@@ -17,6 +17,7 @@ from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.policy_events import policy_imported
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.census import Place
 from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
 from rolloutlog.producers.importing.report import UNKNOWN
@@ -41,6 +42,7 @@ def slot_of(rollout: NormalRollout, place: Place, attempt: int) -> Slot:
         derivation=lineage.derivation if lineage else None,
         seed_kind=lineage.kind if lineage else None,
         trace=identity.traces[0],
+        source_file=identity.file,
         source_id=lineage.source if lineage else None,
         depth=lineage.depth if lineage else 0,
         dispatch_step=rollout.dispatch_step,
@@ -63,10 +65,10 @@ def note_event(line: Normal, slot: Slot, notes: Mapping[str, Any], now: int) -> 
     return annotation_event(slot, notes, source=_source(line), now=now)
 
 
-def missing_event(group: str, group_size: int, members: Sequence[int], now: int) -> Outgoing:
+def missing_event(group: str, group_size: int, members: Sequence[int], kind: RunKind, now: int) -> Outgoing:
     """`group.cancelled` of members that the source doesn't have."""
     return cancelled_event(
-        group=group, group_size=group_size, members=list(members), reason=MISSING, source=SOURCE, now=now
+        group=group, group_size=group_size, members=list(members), reason=MISSING, source=SOURCE, now=now, kind=kind
     )
 
 

@@ -14,15 +14,13 @@ from msgspec.structs import replace
 
 from rolloutlog.contract import json_text
 from rolloutlog.contract.checks import Rejected, check_trajectory
-from rolloutlog.contract.ids import ID_BYTES, digest_of
+from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing import chat, cohorts, episodes, july, native
 from rolloutlog.producers.importing.era import Beside, Era, sniff
 from rolloutlog.producers.importing.glance import Glance, glance_at, skim
-from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
+from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded, mark_of
 from rolloutlog.producers.importing.rejecting import attempt
-
-ID_DIGITS = 2 * ID_BYTES
 
 
 class Reader(NamedTuple):
@@ -59,12 +57,13 @@ def look(raw: bytes | memoryview) -> tuple[Era | Beside | None, Glance]:
 
 
 def identify(line: Glance, era: Era, origin: Origin, raw: bytes | memoryview) -> Identity:
-    """Whose a line is; one without an id is known by its digest. Raises Rejected."""
+    """Whose a line is; where its file must tell, it is known by its digest. Raises Rejected."""
     try:
         identity = READERS[era].identify(line, origin)
     except ValueError as error:
         raise Rejected(RejectReason.SHAPE, str(error)) from error
-    return identity if identity.traces else replace(identity, traces=(digest_of(raw)[:ID_DIGITS],))
+    needed = identity.is_of_a_file or not identity.traces
+    return replace(identity, mark=mark_of(digest_of(raw))) if needed else identity
 
 
 def parse(raw: bytes) -> Parsed:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from rolloutlog.contract.ids import id_of, imported_group_id
+from rolloutlog.contract.ids import ID_BYTES, id_of, imported_group_id
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
 from rolloutlog.producers.importing.glance import Span
@@ -21,6 +21,11 @@ from rolloutlog.producers.importing.glance import Span
 def trace_key(run: str | None, trace: str) -> str:
     """Key of a trace that no trace of another run has."""
     return id_of("trace", run or "", trace)
+
+
+def mark_of(digest: str) -> str:
+    """What tells lines of a file apart: as much of a line's digest as an id has."""
+    return digest[: 2 * ID_BYTES]
 
 
 class Lineage(NamedTuple):
@@ -37,16 +42,23 @@ class Lineage(NamedTuple):
 class Identity(Struct, frozen=True, kw_only=True, tag="trace"):
     """Which trace a line is, and to which group of which run it belongs, as far as the line says.
 
-    `traces` are the ids of all traces of an episode, the main one first. `scope` is what a task's rollouts are gathered
-    in where no group is said: the run, or the file.
+    `traces` are the ids of all traces of an episode, the main one first; empty where the line has none, so that it is
+    known by its `mark` (a digest) within its file. Where no group is said, rollouts of one `env`, `task` and `prompt`
+    are gathered within `scope`: the run, or the file.
     """
 
-    traces: tuple[str, ...]
+    traces: tuple[str, ...] = ()
+    mark: str = ""
     run: str | None = None
     group: str | None = None
     kind: RunKind = RunKind.TRAIN
+    env: str | None = None
     task: str = ""
-    scope: str = ""
+    prompt: str = ""
+    scope: str | None = None
+    """None: the file in which the line stands."""
+    file: str | None = None
+    """Id of that file, once it is known."""
     group_size: int | None = None
     """Rollouts per task, as the run's configuration says."""
     scored: bool = True
@@ -56,6 +68,11 @@ class Identity(Struct, frozen=True, kw_only=True, tag="trace"):
     def keys(self) -> list[str]:
         """Ids of the traces, unique over runs."""
         return [trace_key(self.run, trace) for trace in self.traces]
+
+    @property
+    def is_of_a_file(self) -> bool:
+        """True where only the file tells whose it is: no run is said, and no trace or no group."""
+        return self.scope is None and (not self.traces or self.group is None)
 
     def group_id(self, group: str) -> str:
         """Group id of the run's group of that name."""
@@ -82,15 +99,14 @@ class Recorded:
 class Origin:
     """What the place of a line says, for eras whose lines don't: step folder, cohort, names, configuration beside it.
 
-    `scope` tells files apart by how they begin, so it is the same under any name. `default_env` is the user's word for
-    lines that nothing else says an environment of.
+    `default_env` is the user's word for lines that nothing else says an environment of, `model` tells evals apart.
     """
 
     step: int | None = None
     kind: RunKind | None = None
     env: str | None = None
     cohort: str | None = None
-    scope: str = ""
+    model: str | None = None
     group_size: int | None = None
     default_env: str | None = None
 

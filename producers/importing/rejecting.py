@@ -1,7 +1,7 @@
 """The one boundary between a foreign line and the import: whatever a line makes code raise is a rejection of that line.
 
 Guarantees: no line ends an import, however it is nested, typed or long. Leaves out: failures that aren't a line's (a
-full disk, no memory), which end the import as they should.
+full disk, no memory, settings), which end the import as they should.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.errors import RolloutlogError
 from rolloutlog.contract.vocabulary import RejectReason
 
 P = ParamSpec("P")
@@ -22,7 +23,7 @@ def attempt(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Reje
         return read(*args, **kwargs)
     except Rejected as rejected:
         return rejected
-    except (MemoryError, OSError):
+    except (MemoryError, OSError, RolloutlogError):
         raise
     except RecursionError:
         return Rejected(RejectReason.SHAPE, "nested too deeply")

@@ -54,7 +54,10 @@ class EraCounts:
 
 @dataclass(slots=True)
 class Report:
-    """The whole import. `singles` are rollouts whose group nobody knows, `cancelled` members that groups lack."""
+    """The whole import. `singles` are rollouts whose group nobody knows, `cancelled` members that groups lack.
+
+    `ambiguous` are names of tasks that stand for several prompts or environments, which are told apart all the same.
+    """
 
     eras: dict[str, EraCounts] = field(default_factory=dict[str, EraCounts])
     files: int = 0
@@ -62,6 +65,7 @@ class Report:
     bytes: int = 0
     groups: int = 0
     singles: int = 0
+    ambiguous: Counted = field(default_factory=Counted)
     cancelled: int = 0
     policies: int = 0
     seconds: float = 0.0

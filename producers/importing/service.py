@@ -60,6 +60,7 @@ async def import_runs(
         else:
             await _write(settings, census, updates, report, source, strict)
     report.groups, report.singles = len(census.groups) - census.singles, census.singles
+    report.ambiguous = census.ambiguous
     report.seconds = time.monotonic() - started
     return report
 
@@ -98,7 +99,7 @@ async def _counted(source: _Source, group_size: int | None) -> tuple[Census, Upd
             if isinstance(item, UpdateAt):
                 updates.add(item, batch.span.path)
             elif item is not None:
-                census.add(item)
+                census.add(item, batch.span)
     return census, updates
 
 

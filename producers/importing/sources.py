@@ -18,7 +18,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from rolloutlog.contract.errors import SourceUnreadable
-from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.evidence import Evidence, evidence_beside
 from rolloutlog.producers.importing.lines import beginning_of, first_line, is_whole
@@ -125,16 +124,16 @@ class Finder:
         beginning = beginning_of(file)
         if (why := foreign(beginning)) is not None:
             return why
-        origin, evidence, head = origin_of(file), self._beside(file), first_line(beginning)
+        origin, evidence = origin_of(file), self._beside(file)
         made = replace(
             origin,
             kind=origin.kind or evidence.kind,
             env=origin.env or evidence.env,
-            scope=digest_of(head),
+            model=evidence.model or _model_of(file),
             group_size=evidence.group_size,
             default_env=self._env,
         )
-        if is_whole(head):
+        if is_whole(first_line(beginning)):
             self._origins[file, inode] = made
         return made
 
@@ -143,6 +142,12 @@ class Finder:
         if key not in self._evidence:
             self._evidence[key] = evidence_beside(file)
         return self._evidence[key]
+
+
+def _model_of(file: Path) -> str | None:
+    """The model of an eval that verifiers wrote to `<env>--<model>/<id>/`."""
+    named = file.parent.parent.name
+    return named.partition("--")[2] or None
 
 
 def origin_of(path: Path) -> Origin:

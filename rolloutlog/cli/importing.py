@@ -101,6 +101,8 @@ def print_report(report: Report) -> None:
                 line(f"{what} {met.count} of {name}: {reason}, first at {met.first}{why}")
     for reason, met in sorted(report.passed.items()):
         line(f"passed over {met.count} files: {reason}, first {met.first}")
+    if (several := report.ambiguous).count:
+        line(f"{several.count} names of tasks stand for several prompts or environments, told apart: {several.first}")
     rate = f", {report.bytes / max(report.seconds, 1e-9) / 1e6:.0f} MB/s" if report.seconds >= 1 else ""
     line(f"{_written(report)}; {report.seconds:.1f} s{rate}")
 

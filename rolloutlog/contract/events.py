@@ -24,7 +24,7 @@ from rolloutlog.contract.json_text import write
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import TOPICS, Topic
-from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.contract.vocabulary import EventType, RunKind
 
 SCHEMA: dict[EventType, int] = dict.fromkeys(EventType, 1) | dict.fromkeys(TOPICS[Topic.ROLLOUT_INDEX].types, 2)
 
@@ -134,11 +134,19 @@ def taken_event(
     )  # fmt: skip
 
 
-def cancelled_event(*, group: str, group_size: int, members: list[int], reason: str, source: str, now: int) -> Outgoing:
-    """`group.cancelled`: those members will get no record; each resolves as cancelled."""
+def cancelled_event(
+    *, group: str, group_size: int, members: list[int], reason: str, source: str, now: int,
+    kind: RunKind = RunKind.TRAIN,
+) -> Outgoing:  # fmt: skip
+    """`group.cancelled`: those members will get no record; each resolves as cancelled.
+
+    `kind` is the group's: a trainer that hears only this of an eval group must not wait for the rest of it.
+    """
     body = orjson.dumps({"members": sorted(members), "reason": reason})
     return outgoing(
         EventType.GROUP_CANCELLED, Topic.ROLLOUTS, key=group, event_id=cancelled_id(group, members, reason),
         source=source, value=body, now=now, subject=group,
-        headers={"group": group, "group_size": group_size, "reason": reason, "digest": digest_of(body)},
+        headers={
+            "kind": kind, "group": group, "group_size": group_size, "reason": reason, "digest": digest_of(body),
+        },
     )  # fmt: skip

@@ -180,6 +180,12 @@ class Headers:
     trace = Field(
         "ce_trace", "text", _text, "the rollout's own id in the run that recorded it; absent: sampled here", unique=True
     )
+    source_file = Field(
+        "ce_sourcefile",
+        "text",
+        _text,
+        "the file that an importer gathered the group from, where no group was named",
+    )
     source_id = Field("ce_sourceid", "text", _text, "id of the immediate source of a derived rollout")
     source_handle = Field("ce_sourcehandle", "partition/offset/size", Handle.parse, "where the immediate source lies")
     depth = Field("ce_depth", "integer", natural, "derivations between this rollout and its original task")

@@ -39,6 +39,8 @@ class Slot:
     seed_kind: SeedKind | None = None
     trace: str | None = None
     """Its own id where it was recorded; None: it was sampled into this namespace."""
+    source_file: str | None = None
+    """File that an import gathered its group from, where the source names none."""
     source_id: str | None = None
     """Id of the rollout that a derived one was made of."""
     source_handle: Handle | None = None

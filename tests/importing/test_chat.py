@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,11 @@ def test_metadata_beside_it(samples: Path, dry_run: Callable[..., Report]) -> No
 
 
 def test_a_record_is_known_by_its_digest() -> None:
-    """v0 has no id: equal lines are one rollout, others aren't."""
+    """v0 has no id: which of the equal lines of its file it is, its file must tell."""
     one, other = orjson.dumps(chat()), orjson.dumps(chat(reward=0.0))
     assert whose(one) == whose(one)
-    assert whose(one).traces != whose(other).traces
+    assert whose(one).mark != whose(other).mark
+    assert (whose(one).traces, whose(one).is_of_a_file) == ((), True)
     assert whose(one).kind is RunKind.TRAIN
 
 
@@ -185,3 +187,59 @@ def test_steps_without_tokens() -> None:
 )
 def test_a_bad_chat_is_rejected(changes: dict[str, Any], reason: RejectReason) -> None:
     assert reason_of(chat(**changes)) is reason
+
+
+CHAT = [{"role": "assistant", "content": 'a "quoted" word'}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(CHAT), json.dumps(CHAT, indent=2), json.dumps(json.dumps(CHAT)), " " + json.dumps(CHAT[0]),
+        json.dumps([{"content": CHAT[0]["content"], "role": "assistant"}]),
+    ],
+)  # fmt: skip
+def test_a_chat_kept_as_text_is_a_chat(text: str) -> None:
+    """However it was written, and whichever key comes first."""
+    assert read_line(chat(completion=text)).trajectory.messages[1:] == CHAT
+    assert whose(orjson.dumps(chat(prompt=text))).prompt == whose(orjson.dumps(chat(prompt=CHAT))).prompt
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "391", "", "[1, 2]", '{"answer": 391}', '[{"role": "admin"}]', '{"name": "Bob", "role": "admin", "x": ', "[",
+        '"q"', 'The role is: [{"role": "user"}]', '[{"name": "f", "arguments": {}}]',
+    ],
+)  # fmt: skip
+def test_other_text_stays_text(text: str) -> None:
+    """Completion mode: an answer may be JSON, and no chat."""
+    assert read_line(chat(completion=text)).trajectory.messages[1:] == [{"role": "assistant", "content": text}]
+
+
+@pytest.mark.parametrize(
+    "text", [json.dumps(CHAT)[:-5], str(CHAT), json.dumps([*CHAT, 3]), json.dumps([*CHAT, {"role": "nobody"}])]
+)
+def test_a_chat_that_can_not_be_read_is_no_message(text: str) -> None:
+    """Torn, written as Python writes it, or with parts that are no messages: refused."""
+    assert reason_of(chat(completion=text)) is RejectReason.SHAPE
+    assert reason_of(chat(prompt=text)) is RejectReason.SHAPE
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("metrics", "", None), ("metrics", '{"x": 1.0}', None), ("metrics", "[1]", RejectReason.SHAPE),
+        ("metrics", "{", RejectReason.SHAPE), ("timing", '{"total": 1}', None), ("info", "free text", None),
+        ("trajectory", "[]", None), ("trajectory", "{}", RejectReason.SHAPE), ("token_usage", "null", None),
+    ],
+)  # fmt: skip
+def test_columns_kept_as_text(name: str, text: str, reason: RejectReason | None) -> None:
+    assert reason_of(chat(**{name: text})) is reason
+
+
+def test_an_advantage_is_a_note() -> None:
+    """It is said of the rollout later, by who trained it."""
+    one = read_line(chat(advantage=-0.5))
+    assert (one.notes, one.trajectory.record["columns"]) == ({"advantage": -0.5}, {})
+    assert read_line(chat(advantage=None)).notes == {}

@@ -62,6 +62,7 @@ def test_whose_an_episode_is() -> None:
         run="run-demo",
         group="00000000-0000-0000-0000-000000000001",
         kind=RunKind.TRAIN,
+        env="arith",
         task="bfbbb809f9c43f10c312ab3e21741afa919d1cc4ede9e717f83ee26aac2a2c1e",
         scope="run-demo",
     )

@@ -18,7 +18,7 @@ import orjson
 import pytest
 
 from rolloutlog.contract.checks import read_headers
-from rolloutlog.contract.errors import Fenced, SourceUnreadable
+from rolloutlog.contract.errors import Fenced, SettingsError, SourceUnreadable
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.notices import read_annotation
 from rolloutlog.contract.settings import Settings
@@ -128,9 +128,8 @@ def test_a_torn_line_is_taken_when_it_is_whole(settings: Settings, tmp_path: Pat
         await arrived(4)
 
     append(file, LINES[0])
-    report = followed(settings, tmp_path, act)
+    report = followed(settings, tmp_path, act, group_size=4)
     assert (report.imported, report.rejected) == (4, 0)
-    assert report.singles == 4
 
 
 def test_it_goes_on_where_it_was(settings: Settings, tmp_path: Path) -> None:
@@ -236,7 +235,7 @@ def test_a_score_comes_later(settings: Settings, tmp_path: Path) -> None:
         await until(noted)
 
     append(tmp_path / "traces.jsonl", orjson.dumps(unscored) + b"\n")
-    report = followed(settings, tmp_path, act)
+    report = followed(settings, tmp_path, act, group_size=4)
     assert (report.imported, report.duplicates) == (1, 1)
     first, note = asyncio.run(events(settings))
     assert (first.headers.type, first.headers.reward) == (EventType.ROLLOUT_COMPLETED, None)
@@ -249,7 +248,7 @@ def test_a_second_follower_fences_the_first(settings: Settings, tmp_path: Path) 
     async def act(arrived: Callable[[int], Awaitable[None]]) -> None:
         await arrived(1)
         stop = asyncio.Event()
-        other = asyncio.create_task(follow_runs(settings, [tmp_path], stop=stop))
+        other = asyncio.create_task(follow_runs(settings, [tmp_path], group_size=4, stop=stop))
         try:
             append(tmp_path / "traces.jsonl", LINES[1])
             await arrived(2)
@@ -260,7 +259,57 @@ def test_a_second_follower_fences_the_first(settings: Settings, tmp_path: Path) 
             await other
 
     with pytest.raises(Fenced):
-        followed(settings, tmp_path, act)
+        followed(settings, tmp_path, act, group_size=4)
+
+
+def test_the_size_of_groups_is_asked_for_or_learned(settings: Settings, tmp_path: Path) -> None:
+    """A step that is still written can't show it; a finished one does, and what it shows too small loses nothing."""
+    steps = tmp_path / "rollouts"
+    append(steps / "step_1/train/all/traces.jsonl", *LINES[:4], LINES[4])
+
+    async def nothing(arrived: Callable[[int], Awaitable[None]]) -> None:
+        await arrived(1)
+
+    with pytest.raises(SettingsError, match="how many rollouts a group"):
+        followed(settings, tmp_path, nothing)
+    assert asyncio.run(events(settings)) == []
+
+    async def act(arrived: Callable[[int], Awaitable[None]]) -> None:
+        append(steps / "step_3/train/all/traces.jsonl", *LINES[8:12])
+        await arrived(12)
+
+    append(steps / "step_2/train/all/traces.jsonl", *LINES[5:8])
+    report = followed(settings, tmp_path, act)
+    assert (report.imported, report.groups, report.singles) == (12, 3, 0)
+    assert Counter(event.headers.group_size for event in asyncio.run(events(settings))) == {4: 12}
+
+
+def test_two_files_that_begin_alike_grow_apart(settings: Settings, tmp_path: Path) -> None:
+    """Chats without an id: the second file is taken for a copy of the first, until it has a line that that one has not;
+    then all of its lines are its own."""
+
+    def chat(answer: str) -> bytes:
+        return b'{"example_id":0,"prompt":"q","completion":"%s","reward":1.0}\n' % answer.encode()
+
+    async def act(arrived: Callable[[int], Awaitable[None]]) -> None:
+        await arrived(2)
+        append(tmp_path / "b.jsonl", chat("own"))
+        await arrived(4)
+        append(tmp_path / "b.jsonl", chat("own"))
+        append(tmp_path / "a.jsonl", chat("same"))
+        await arrived(6)
+
+    append(tmp_path / "a.jsonl", chat("same"), chat("other"))
+    append(tmp_path / "b.jsonl", chat("same"))
+    assert followed(settings, tmp_path, act, group_size=3).rejected == 0
+    groups = Counter(event.headers.group for event in asyncio.run(events(settings)))
+    assert sorted(groups.values()) == [3, 3]
+
+    async def more(arrived: Callable[[int], Awaitable[None]]) -> None:
+        append(tmp_path / "b.jsonl", chat("last"))
+        await arrived(7)
+
+    assert followed(settings, tmp_path, more, group_size=3).imported == 1
 
 
 def test_a_path_that_is_not_there(settings: Settings, tmp_path: Path) -> None:

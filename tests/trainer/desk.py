@@ -14,7 +14,7 @@ from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Straggler, TrainerSettings
-from rolloutlog.contract.vocabulary import Status
+from rolloutlog.contract.vocabulary import RunKind, Status
 from rolloutlog.trainer.assembly import Assembly
 from rolloutlog.trainer.decision import Decision, Judge
 from rolloutlog.trainer.facts import fact_of
@@ -72,10 +72,16 @@ class Desk:
     def annotate(self, made: Rollout, facts: Mapping[str, Any]) -> None:
         self.say(annotation_event(made.slot, facts, source="/test", now=self.now))
 
-    def cancel(self, members: Iterable[int], *, group: str = "g", size: int = 2) -> None:
+    def cancel(self, members: Iterable[int], *, group: str = "g", size: int = 2, kind: RunKind = RunKind.TRAIN) -> None:
         self.say(
             cancelled_event(
-                group=group, group_size=size, members=list(members), reason="refused", source="/test", now=self.now
+                group=group,
+                group_size=size,
+                members=list(members),
+                reason="refused",
+                source="/test",
+                now=self.now,
+                kind=kind,
             )
         )
 

@@ -163,3 +163,11 @@ def test_arbitrary_headers_and_values_never_crash_the_fold(
     if assembly.wants(event):
         assembly.fold(event, fact_of(event, 1))
         assert assembly.next_offset == 1
+
+
+def test_a_cancelled_member_of_an_eval_group_is_none_of_ours() -> None:
+    """Its siblings' records are passed over, so nobody may wait for them."""
+    desk = Desk()
+    desk.say(rollout(0, size=2, kind=RunKind.EVAL))
+    desk.cancel([1], kind=RunKind.EVAL)
+    assert not desk.assembly.groups
