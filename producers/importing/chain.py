@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rolloutlog.contract.checks import MAX_GROUP
+from rolloutlog.contract.slot import MAX_GROUP
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.known import KnownGroup
 

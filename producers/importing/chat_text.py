@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-import orjson
-
-from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.json_text import parse
+from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.foreign import Json
 
@@ -30,9 +29,9 @@ def messages_in(text: str) -> list[Json] | str:
     if not _BEGINS_AS_ONE.match(text) or not _HAS_A_ROLE.search(text):
         return text
     try:
-        said: Any = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Rejected(RejectReason.SHAPE, f"a chat kept as text isn't JSON: {error}") from error
+        said = parse(text)
+    except Rejected as rejected:
+        raise Rejected(RejectReason.SHAPE, f"a chat kept as text: {rejected.detail}") from rejected
     if isinstance(said, str):
         return messages_in(said)
     found = cast("list[Any]", said if isinstance(said, list) else [said])
@@ -59,11 +58,11 @@ def _value_in(name: str, text: str, kind: type) -> Any:
     if not text.strip():
         return None
     try:
-        said: Any = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+        said = parse(text)
+    except Rejected as rejected:
         if name == "info":
             return text
-        raise Rejected(RejectReason.SHAPE, f"`{name}` is a text that isn't JSON: {error}") from error
+        raise Rejected(RejectReason.SHAPE, f"`{name}` is a text: {rejected.detail}") from rejected
     if said is not None and not isinstance(said, kind) and name != "info":
         raise Rejected(RejectReason.SHAPE, f"`{name}` is a text of {type(said).__name__}, not of {kind.__name__}")
     return said
