@@ -26,8 +26,8 @@ class Claim(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: str = Field(max_length=MAX_URL)
-    size: int = Field(ge=0, le=MAX_BODY)
+    url: str
+    size: int = Field(ge=0)
     digest: str = Field(pattern="^[0-9a-f]{64}$")
     content_type: str
 
@@ -39,6 +39,9 @@ class Claim(BaseModel):
     def decode(cls, value: bytes) -> Claim:
         """Read an event's value. Raises Rejected."""
         try:
-            return cls.model_validate(parse(value))
+            claim = cls.model_validate(parse(value))
         except ValidationError as error:
             raise Rejected(RejectReason.SHAPE, f"not a claim: {problem_of(error)}") from error
+        if claim.size > MAX_BODY or len(claim.url) > MAX_URL:
+            raise Rejected(RejectReason.SHAPE, f"a claim is for {MAX_BODY} bytes and a URL of {MAX_URL} at most")
+        return claim

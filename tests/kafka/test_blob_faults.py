@@ -34,7 +34,7 @@ def test_a_fault_of_the_claim_rejects_its_record(bad: BadClaim, tmp_path: Path) 
     bad.prepare(folder)
     url = bad.url.replace("STORE", f"file://{folder}")
     with pytest.raises(Rejected) as rejected:
-        claim = Claim.decode(Claim.model_construct(url=url, size=10, digest="ab" * 32, content_type=TYPE).encode())
+        claim = Claim.decode(Claim(url=url, size=10, digest="ab" * 32, content_type=TYPE).encode())
         asyncio.run(BlobStore(str(folder)).get(claim))
     assert rejected.value.reason in (*CLAIMS, RejectReason.SHAPE)
     assert rejected.value.detail.isprintable()
@@ -42,9 +42,9 @@ def test_a_fault_of_the_claim_rejects_its_record(bad: BadClaim, tmp_path: Path) 
 
 
 def test_a_claim_of_more_than_memory_is_refused() -> None:
-    for size in (MAX_BODY + 1, 2**70):
+    for size in (MAX_BODY + 1, 2**63 - 1):
         with pytest.raises(Rejected) as rejected:
-            Claim.decode(OWN.model_copy(update={"size": size}).encode() if size < 2**63 else b"{}")
+            Claim.decode(OWN.model_copy(update={"size": size}).encode())
         assert rejected.value.reason is RejectReason.SHAPE
 
 

@@ -131,7 +131,7 @@ def test_claims_that_cant_be_met_stop_neither_buffer_nor_trainer(log: Log) -> No
 
     def poison(number: int, one: BadClaim) -> Raw:
         url = one.url.replace("STORE", f"file://{folder}")
-        claim = Claim.model_construct(url=url, size=10, digest="ab" * 32, content_type=SAFETENSORS)
+        claim = Claim(url=url, size=10, digest="ab" * 32, content_type=SAFETENSORS)
         raw = Raw.of(rollout(0, [0], group=id_of(f"bad-{number}"), size=1))
         return raw.holding(claim.encode(), CLAIM).but({"digest": b"ab" * 32})
 
