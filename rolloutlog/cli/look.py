@@ -10,13 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
+from rolloutlog.cli.brief import NODE_COLUMNS, brief, is_rollout, node_rows, one_line_each
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
-from rolloutlog.cli.output import line, print_each, print_indented, print_json, print_pairs
+from rolloutlog.cli.output import line, note, print_each, print_indented, print_json, print_pairs, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
+
+LEADING = ("type", "reward", "status", "stop_condition", "oldest_policy", "newest_policy")
+"""Headers that people look for first."""
 
 
 @with_settings
@@ -25,7 +29,7 @@ def show(
     place: Annotated[str, typer.Argument(metavar="TOPIC/PARTITION/OFFSET", help="Such as rollouts/3/1204.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print one event: headers and value, whatever its encoding."""
+    """Print one event: headers and value, whatever its encoding; long values shortened, but with --json."""
     from rolloutlog.consumers.event_view import event_json
     from rolloutlog.kafka.connection import connect
     from rolloutlog.kafka.reading import read_one
@@ -34,7 +38,7 @@ def show(
 
     async def work() -> dict[str, Any]:
         connection = await connect(with_broker(settings), Role.PEOPLE, [topic])
-        return event_json(await read_one(connection, topic, partition, offset), arrays=as_json)
+        return event_json(await read_one(connection, topic, partition, offset))
 
     event = asyncio.run(work())
     if as_json:
@@ -74,21 +78,34 @@ def parse_place(place: str) -> tuple[Topic, int, int]:
 
 
 def _print_event(event: dict[str, Any]) -> None:
-    print_pairs({name: event[name] for name in ("topic", "partition", "offset", "size", "timestamp", "key")})
+    headers, place = event["headers"], f"{event['topic']}/{event['partition']}/{event['offset']}"
+    first = {"place": place, "size": event["size"], "timestamp": event["timestamp"], "key": event["key"]}
+    print_pairs(first | {name: headers[name] for name in LEADING if name in headers})
     line("")
-    print_pairs(event["headers"])
+    print_pairs({name: text for name, text in headers.items() if name not in LEADING})
     line("")
     if "problem" in event:
         line(f"the value can't be read: {event['problem']}")
     elif event["value"] is None:
         line("the value is null")
+    elif is_rollout(event["value"]):
+        _print_rollout(event["value"])
     else:
-        print_indented(event["value"])
+        print_indented(brief(event["value"]))
+
+
+def _print_rollout(value: dict[str, Any]) -> None:
+    """A row a node, then a line for all else that the record says."""
+    print_table(None, NODE_COLUMNS, node_rows(value), shrink=("log-probs", "token ids"), spare=("parent",))
+    line("")
+    record = {name: fact for name, fact in value["record"].items() if name != "nodes"}
+    print_pairs(one_line_each(record | {"segments": value["segments"], "columns": value["columns"]}))
+    note("--json prints everything")
 
 
 def _line(event: dict[str, Any]) -> str:
     headers = event["headers"]
     about = headers.get("subject") or event["key"] or ""
-    extra = [f"{k}={headers[k]}" for k in ("member", "attempt", "reward", "reason", "step", "policy") if k in headers]
+    extra = [f"{k}={headers[k]}" for k in ("reward", "member", "attempt", "reason", "step", "policy") if k in headers]
     place = f"{event['partition']}/{event['offset']}"
     return f"{place:>10}  {event['timestamp']}  {headers.get('type', '?'):<18} {about}  {' '.join(extra)}".rstrip()
