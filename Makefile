@@ -2,10 +2,12 @@ PYTHON ?= python3
 TORCH  ?= pinned# pinned: the registry's build | cpu, cu130, auto: uv's PyTorch back ends | none: you bring it
 ARGS   ?=# more arguments for pytest or the bench
 
+HUSH := $(shell test -t 2 || echo -q)# on a terminal one sees how far it is
+
 V    := .venv
 BIN  := $(V)/bin
 UV   := $(BIN)/uv
-PIN  := $(UV) pip install -q --python $(BIN)/python --require-hashes
+PIN  := $(UV) pip install $(HUSH) --python $(BIN)/python --require-hashes
 LOCK := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade
 TEST := $(BIN)/python -m pytest
 

@@ -28,6 +28,7 @@ from rolloutlog.buffer.rows import (
     TakeRow,
 )
 from rolloutlog.buffer.screening import CandidateKey, key_of, may_be_drawn, offered
+from rolloutlog.buffer.selection import Skip
 from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
@@ -212,6 +213,7 @@ class Fold:
     def _refuse(self, entry: OpenGroup | ClosedGroup) -> None:
         """The environment couldn't stand at that anchor: its candidate is drawn no more (design 6)."""
         if entry.mark is not None and entry.refused:
+            self.census.skipped[entry.mark.derivation, Skip.REFUSED] += 1
             self.pool.mark(entry.mark._replace(refused=True), self.next_offsets[Topic.ROLLOUTS])
 
     def _take(self, row: TakeRow) -> Disposition:

@@ -7,6 +7,7 @@ out: the reward band, which late annotations move (`candidates`), and which sour
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, cast
 
@@ -22,28 +23,41 @@ class Skip(StrEnum):
 
     EVAL = "eval"
     UNFINISHED = "unfinished"
-    """Aborted or failed."""
     EMPTY = "empty"
     ERRORED = "errored"
     UNSAMPLED = "unsampled"
     NO_MESSAGES = "no-messages"
     CONTAINER = "container"
     REPLAYED = "replayed"
-    """Itself derived, and its derivation isn't named in `source_envs`."""
     FOREIGN = "foreign"
     NO_SEED = "no-seed"
     OVERLONG = "overlong"
-    SOURCE_REWARD = "source-reward"
     REFUSED = "refused"
-    """The environment couldn't stand at its anchor."""
     NO_ENV = "no-env"
-    """It names no environment, so nobody could make what is derived from it."""
     REJECTED = "rejected"
-    """No seed can be made of it; `derivation.rejected` says why."""
     TOO_LARGE = "too-large"
-    """No topic takes the seed, and no store can hold it."""
     GONE = "gone"
-    """It isn't on the log any more."""
+
+
+SKIPS: Mapping[Skip, str] = {
+    Skip.EVAL: "an eval rollout, which seeds nothing",
+    Skip.UNFINISHED: "it was aborted or failed",
+    Skip.EMPTY: "it has no nodes",
+    Skip.ERRORED: "it says that errors happened",
+    Skip.UNSAMPLED: "no policy sampled any of it",
+    Skip.NO_MESSAGES: "nodes without messages: nobody can render a prompt of them",
+    Skip.CONTAINER: "its task ran in a container image, whose state is gone; `select.allow_container` takes it",
+    Skip.REPLAYED: "itself derived, and `select.source_envs` doesn't name its derivation",
+    Skip.FOREIGN: "`select.source_envs` doesn't name its environment",
+    Skip.NO_SEED: "no place in it is such an anchor: a restart after a compaction, a tool's answer, and so on",
+    Skip.OVERLONG: "every anchor lies above `select.max_seed_tokens`",
+    Skip.REFUSED: "the environment couldn't stand at its anchor; the candidate is drawn no more",
+    Skip.NO_ENV: "it names no environment, so nobody could make what is derived from it (`import --env`)",
+    Skip.REJECTED: "no seed can be made of it; a `derivation.rejected` on the dead letters says why",
+    Skip.TOO_LARGE: "no topic takes the seed, and no store can hold it",
+    Skip.GONE: "it isn't on the log any more",
+}
+"""What each means, for the reference and for whoever reads `rolloutlog status`."""
 
 
 def unfit(rollout: Rollout) -> Skip | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from rolloutlog.buffer.selection import Skip
 from rolloutlog.cli.config import known_names, variable_of
 from rolloutlog.cli.reference.__main__ import FOLDER, PAGES, differences, write
 from rolloutlog.cli.reference.markdown import table
@@ -14,7 +16,7 @@ from rolloutlog.contract.errors import RolloutlogError
 from rolloutlog.contract.headers import FIELDS
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS
-from rolloutlog.contract.vocabulary import EventType, RejectReason
+from rolloutlog.contract.vocabulary import DropReason, EventType, RejectReason, Verdict
 
 
 def test_what_is_written_differs_in_nothing(tmp_path: Path) -> None:
@@ -48,7 +50,7 @@ def test_every_row_of_every_table_is_on_its_page() -> None:
     said = {
         "headers.md": [row.name for row in FIELDS.values()],
         "topics.md": [*TOPICS],
-        "events.md": [*EventType, *RejectReason],
+        "events.md": [*EventType, *RejectReason, *Skip],
         "errors.md": [kind.__name__ for kind in kinds if kind is not RolloutlogError],
         "settings.md": [text for name in leaf_names for text in (name, variable_of(name))],
         "cli.md": ["rolloutlog import", "rolloutlog topics create", "--namespace"],
@@ -71,3 +73,16 @@ def test_a_cell_cannot_break_its_table() -> None:
         "| x \\| y | two lines |",
         "|  | 3 |",
     ]
+
+
+WORDS = (EventType, RejectReason, DropReason, Verdict, Skip)
+TELLING = {"vocabulary.py", "meanings.py", "topics.py"}
+
+
+@pytest.mark.skipif(not FOLDER.parent.exists(), reason="an installed package has its rooms elsewhere")
+def test_the_reference_lists_only_what_code_writes() -> None:
+    """A word that is only defined and explained is a promise that nobody keeps."""
+    rooms = [FOLDER.parents[1] / room for room in ("rolloutlog", "producers", "consumers", "trainer", "buffer")]
+    files = {path for room in rooms for path in room.rglob("*.py") if path.name not in TELLING}
+    text = "\n".join(re.sub(r"\bSkip\.\w+: ", "", path.read_text()) for path in files)
+    assert [str(word) for words in WORDS for word in words if f"{words.__name__}.{word.name}" not in text] == []

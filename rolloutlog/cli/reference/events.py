@@ -1,6 +1,7 @@
 """The page of event types and of the closed sets of words that they use.
 
-Guarantees: every type with its topic and schema version, every reason, verdict and kind of seed. Leaves out: values.
+Guarantees: every type with its topic and schema version, every reason, verdict, kind of seed and skip. Leaves out:
+values.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
+from rolloutlog.buffer.selection import SKIPS
 from rolloutlog.cli.reference import markdown as md
 from rolloutlog.contract import meanings
 from rolloutlog.contract.events import SCHEMA
@@ -26,6 +28,9 @@ A bad record goes to `dead-letters` with reason, place, headers and digest, and 
 lies in the value ends the member's slot as failed(rejected), unless a good record of that or a higher attempt is
 there; a reason that lies in the headers says nothing sure about a slot and ends none. `derivation.rejected` (reason
 `derivation`) rejects no record: the rollout is sound, indexed and can be trained, but no seed is made of it."""
+
+SKIPPED = """\
+`rolloutlog status` counts them by derivation: one rollout may be a source of one derivation and not of another."""
 
 
 def page() -> str:
@@ -52,6 +57,9 @@ def page() -> str:
         _words("verdict", meanings.VERDICTS),
         "## What a seed asks for",
         _words("kind", meanings.SEEDS),
+        "## Why a rollout seeds nothing",
+        SKIPPED,
+        _words("reason", SKIPS),
     )
 
 
