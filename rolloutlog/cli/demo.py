@@ -113,7 +113,10 @@ async def _walk(settings: Settings) -> None:
     rows = [row async for row in groups_view(settings)]
     print_groups([row for row in rows if row["status"] == "ready"])
     dispatched = await run_dispatch(settings, drain=True)
-    line("mask is start+length of the response tokens in the loss; the others came from a policy too old")
+    line(
+        "trained: tokens in the loss, of all that were sampled; mask: their start+length, where some came from "
+        "a policy too old"
+    )
     line(f"{dispatched.groups} groups trained, {dispatched.trainable_tokens} tokens in the loss")
 
     _title("4. The audit: every rollout counts exactly once")
