@@ -46,7 +46,7 @@ class ClosedGroup:
         """Close a group."""
         closed = cls(opened.kin, opened.partition, mark=opened.mark, refused=opened.refused, counted=opened.counted)
         closed.as_of = None if opened.group.end is None else opened.group.end.as_of
-        closed.seeds = frozenset(seed for seed, asks in opened.seeds.items() if not asks)
+        closed.seeds = frozenset(seed for seed, emitted in opened.seeds.items() if not emitted.asks)
         closed.keep(opened.group)
         return closed
 

@@ -21,11 +21,13 @@ from rolloutlog.buffer.rows import (
     CancelRow,
     ExpiryRow,
     FinalRow,
+    GroupRow,
     Row,
     SeedCancelRow,
     SeedRow,
     StateRow,
     TakeRow,
+    WantedRow,
 )
 from rolloutlog.buffer.screening import CandidateKey, key_of, may_be_drawn, offered
 from rolloutlog.buffer.selection import Skip
@@ -38,7 +40,8 @@ from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 class Fold:
     """State of one partition. `next_offsets` are the input prefixes; `resolved` counts underived groups that are
     resolved or ended, `drawn` derived seeds, `next_draw` is one above the highest draw. Its rows lie on the index from
-    `begins` to below `index_end`; `whole` False while a reindex hasn't read the inputs to their end."""
+    `begins` to below `index_end`; `whole` False while a reindex hasn't read the inputs to their end. `wanted_row` is
+    where the newest row of wanted seeds lies."""
 
     partition: int
     settings: BufferSettings = field(compare=False)
@@ -49,6 +52,7 @@ class Fold:
     drawn: int = 0
     next_draw: int = 0
     begins: int = field(default=0, compare=False)
+    wanted_row: int | None = field(default=None, compare=False)
     index_end: int = field(default=0, compare=False)
     whole: bool = field(default=True, compare=False)
     changes: int = field(default=0, compare=False)
@@ -67,6 +71,8 @@ class Fold:
         """Fold one row. Raises Rejected where a live event clashes with its group: then nothing changed."""
         if isinstance(row, StateRow):
             return self._state(row)
+        if isinstance(row, WantedRow):
+            return Disposition.TAKEN  # it is told from the state, which it doesn't change
         disposition = self._apply(row)
         if disposition is not Disposition.DUPLICATE:
             self._stale.add(row.group)
@@ -77,7 +83,7 @@ class Fold:
                 self.census.ended[EVAL] += 1
         return disposition
 
-    def _apply(self, row: Row) -> Disposition:
+    def _apply(self, row: GroupRow) -> Disposition:
         match row:
             case RolloutRow():
                 return self._rejected(row) if row.rejected else self._rollout(row)
@@ -95,8 +101,6 @@ class Fold:
                 return self._expiry(row)
             case FinalRow():
                 return self._final(row)
-            case StateRow():
-                return self._state(row)
 
     # groups
 
@@ -292,7 +296,9 @@ class Fold:
     def placed(self, row: Row, offset: int) -> None:
         """A row lies at `offset` on the index."""
         self.index_end = offset + 1
-        if isinstance(row, StateRow):
+        if isinstance(row, WantedRow):
+            self.wanted_row = offset
+        if isinstance(row, StateRow | WantedRow):
             return
         opened = self.groups.get(row.group)
         if opened is not None and opened.first_row is None:
@@ -313,6 +319,7 @@ class Fold:
         return StateRow(
             at[Topic.ROLLOUTS], at[Topic.SEEDS], at[Topic.GROUP_EVENTS], settings_digest, self.needed,
             self.pool.oldest, self.resolved, self.drawn, self.next_draw, self.numbers(), self.begins, self.whole,
+            self.wanted_row,
         )  # fmt: skip
 
     def numbers(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ asked for again (`asking`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +19,13 @@ from rolloutlog.contract.vocabulary import RunKind
 
 REFUSED = "refused"
 """Reason of a cancellation whose environment couldn't stand at the anchor."""
+
+
+class Emitted(NamedTuple):
+    """Where a seed lies on `seeds`, and the members that it asks for; all where it lists none."""
+
+    offset: int
+    asks: tuple[Ask, ...]
 
 
 class Take(NamedTuple):
@@ -68,7 +76,7 @@ class Kin:
 
 @dataclass(slots=True)
 class OpenGroup:
-    """One open group. `seeds` maps each seed of it to what it asks (nothing: all members), `seed` is the origin's text
+    """One open group. `seeds` are all seeds of it by id, `seed` is the origin's text
     without task and messages, `first_row` the lowest offset of its rows on the index. `counted`: among the resolved
     underived ones, `counted_derived`: among the open derived ones, `counted_whole`: among the resolved ones."""
 
@@ -77,7 +85,7 @@ class OpenGroup:
     kin: Kin = field(default_factory=Kin)
     seed: Seed | None = None
     seed_offset: int | None = None
-    seeds: dict[str, tuple[Ask, ...]] = field(default_factory=dict[str, tuple[Ask, ...]])
+    seeds: dict[str, Emitted] = field(default_factory=dict[str, Emitted])
     takes: dict[str, Take] = field(default_factory=dict[str, Take])
     cancelled_seeds: set[str] = field(default_factory=set[str])
     refused: bool = False
@@ -106,7 +114,7 @@ class OpenGroup:
         """Fold `seed.emitted`; the first origin seed is the group's."""
         if seed.id in self.seeds:
             return Disposition.DUPLICATE
-        self.seeds[seed.id] = tuple(seed.asks)
+        self.seeds[seed.id] = Emitted(offset, tuple(seed.asks))
         if not seed.asks and self.seed is None:
             self.seed, self.seed_offset = seed, offset
             self.kin.promised = Kinship(seed.run_kind, seed.derivation)
@@ -125,7 +133,16 @@ class OpenGroup:
         """The members and attempts that a seed of this group asks for; none for an unknown or cancelled one."""
         if seed not in self.seeds or seed in self.cancelled_seeds:
             return []
-        return list(self.seeds[seed]) or [Ask(member=member, attempt=1) for member in range(self.group.size)]
+        return list(self.seeds[seed].asks) or [Ask(member=member, attempt=1) for member in range(self.group.size)]
+
+    @property
+    def untaken(self) -> Iterator[int]:
+        """Offsets of the seeds that nobody has taken and of which a member is still open."""
+        if waiting := self.seeds.keys() - self.takes.keys():
+            still = set(self.group.open_members)
+            for seed in waiting:
+                if any(ask.member in still for ask in self.asked_by(seed)):
+                    yield self.seeds[seed].offset
 
 
 def shape_of(row: RolloutRow) -> Shape:

@@ -121,12 +121,25 @@ class FinalRow(EventRow, frozen=True, tag="final"):
     reason: str | None
 
 
+class WantedRow(JsonRow, frozen=True, tag="wanted"):
+    """Offsets on `seeds` of the first seeds that nobody has taken, and the one to go on from behind them (`wanted`)."""
+
+    TYPE: ClassVar[EventType] = EventType.SEEDS_WANTED
+    seeds: list[Number]
+    next: Number
+
+    @property
+    def key(self) -> str:
+        """One key a partition: only the newest counts."""
+        return "wanted"
+
+
 class StateRow(JsonRow, frozen=True, tag="state"):
     """The shard row: next offset of each input, settings digest, the lowest row offset that a candidate or an open
     group still needs, and the counts that rows below it would no longer give (resolved underived groups, derived
     seeds; `census` is for people who look). `sources_from` is the offset on `rollouts` of the oldest source: older ones
     were evicted. The fold's rows begin at the offset `begins`; `whole` False while a reindex hasn't read its inputs to
-    their end."""
+    their end. `wanted` is where the newest row of wanted seeds lies that was written before."""
 
     TYPE: ClassVar[EventType] = EventType.SHARD_STATE
     rollouts: Number
@@ -141,6 +154,7 @@ class StateRow(JsonRow, frozen=True, tag="state"):
     census: dict[str, Number]
     begins: Number
     whole: bool
+    wanted: Number | None
 
     @property
     def key(self) -> str:
@@ -152,8 +166,10 @@ class StateRow(JsonRow, frozen=True, tag="state"):
         return {Topic.ROLLOUTS: self.rollouts, Topic.SEEDS: self.seeds, Topic.GROUP_EVENTS: self.group_events}[topic]
 
 
-AnyJsonRow = AnnotationRow | TakeRow | CancelRow | SeedRow | SeedCancelRow | ExpiryRow | FinalRow | StateRow
-Row = RolloutRow | AnyJsonRow
+JsonGroupRow = AnnotationRow | TakeRow | CancelRow | SeedRow | SeedCancelRow | ExpiryRow | FinalRow
+GroupRow = RolloutRow | JsonGroupRow
+"""A row that says something of a group."""
+Row = GroupRow | WantedRow | StateRow
 
 
 def _seed_text(value: Any) -> Any:
@@ -176,7 +192,7 @@ def _seed(kind: type, text: Any) -> Any:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_seed_text)
-_DECODER = msgspec.json.Decoder(AnyJsonRow, dec_hook=_seed)
+_DECODER = msgspec.json.Decoder(JsonGroupRow | WantedRow | StateRow, dec_hook=_seed)
 _ARRAY = ord("[")
 _SKIPS = frozenset(Skip)
 

@@ -34,8 +34,9 @@ from rolloutlog.buffer.open_group import OpenGroup
 from rolloutlog.buffer.payload_cache import PayloadCache
 from rolloutlog.buffer.rendering import Void, emitted, rendered
 from rolloutlog.buffer.rollout_row import RolloutRow
-from rolloutlog.buffer.rows import CancelRow, Row, SeedRow, StateRow, TakeRow
+from rolloutlog.buffer.rows import CancelRow, Row, SeedRow, StateRow, TakeRow, WantedRow
 from rolloutlog.buffer.selection import Skip
+from rolloutlog.buffer.wanted import Wanted
 from rolloutlog.contract.dead_letters import derivation_rejected_event, rejected_event
 from rolloutlog.contract.events import Event, Outgoing, cancelled_event
 from rolloutlog.contract.handles import Handle
@@ -65,6 +66,7 @@ class Shard:
     source: str
     digest: str
     leases: Leases = field(default_factory=Leases)
+    wanted: Wanted = field(default_factory=Wanted)
     asked: set[Attempt] = field(default_factory=set[Attempt])
     cancelling: set[str] = field(default_factory=set[str])
     touched: set[str] = field(default_factory=set[str])
@@ -93,6 +95,8 @@ class Shard:
     def restore(self, row: Row, offset: int) -> None:
         """Fold one row of the index."""
         self.fold.apply(row)
+        if isinstance(row, WantedRow):
+            self.wanted.said = row
         self.fold.placed(row, offset)
 
     def read(self, event: Event, body: Body | Rejected | None = None, *, now: int, clock: float) -> None:
@@ -241,10 +245,10 @@ class Shard:
         """
         emitted = self._emit(now, clock)
         said = self.dead + emitted
-        if not said and not self.is_dirty:
+        wanted = self.wanted.due(self.fold, clock) if self.ready else None
+        if not said and not self.is_dirty and wanted is None:
             return []
-        state = self.fold.state_row(self.digest)
-        self.rows.append((state, self._written(state, now)))
+        self.rows += [(row, self._written(row, now)) for row in (wanted, self.fold.state_row(self.digest)) if row]
         return said + [made for _, made in self.rows]
 
     def _emit(self, now: int, clock: float) -> list[Outgoing]:

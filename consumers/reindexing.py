@@ -104,7 +104,7 @@ async def reindex(
 
 
 async def _alone(connection: Connection, role: str) -> None:
-    if there := [f"{owner.client} at {owner.host}" for owner in await owners(connection) if owner.group == role]:
+    if there := [f"{owner.client} at {owner.host}" for owner in await owners(connection, [role])]:
         raise Fenced(
             f"a buffer service of {connection.names.namespace} is running: {', '.join(there[:4])}",
             "stop it first, and start it again when this has ended",

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 from rolloutlog.contract.checks import read_headers
@@ -23,6 +24,7 @@ from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, RunKind, SeedKind
+from rolloutlog.kafka.index import backlogs
 from rolloutlog.kafka.work_queue import SESSION_MS, WorkQueue
 from rolloutlog.producers.background import Background
 from rolloutlog.producers.cancellations import Cancellations
@@ -60,8 +62,11 @@ class Takes:
         self._producer = producer
         self._worker = worker
         self._lease_s = lease_s or producer.run.lease_s
-        self._queue = WorkQueue(producer.run.connection, Topic.SEEDS, ROLE, session_timeout_ms=session_timeout_ms)
-        self._cancellations = Cancellations(producer.run.connection, producer.run.partitions)
+        connection = producer.run.connection
+        self._queue = WorkQueue(
+            connection, Topic.SEEDS, ROLE, session_timeout_ms=session_timeout_ms, backlogs=partial(backlogs, connection)
+        )
+        self._cancellations = Cancellations(connection, producer.run.partitions)
         self._renewing = Background("renewal of leases")
         self._held = set[Take]()
 

@@ -113,11 +113,12 @@ TOPICS: dict[Topic, TopicSpec] = {
         ),
         TopicSpec(
             Topic.ROLLOUT_INDEX, "kind and event id", None, "compact,delete",
-            (Role.BUFFER,), (Role.BUFFER, Role.AUDIT, Role.PEOPLE),
+            (Role.BUFFER,), (Role.WORKERS, Role.BUFFER, Role.TRAINER, Role.AUDIT, Role.PEOPLE),
             "one small row per event that a shard took or emitted; the shard's changelog",
             (
                 T.ROLLOUT_INDEXED, T.ANNOTATION_INDEXED, T.TAKE_INDEXED, T.CANCEL_INDEXED,
-                T.SEED_INDEXED, T.EXPIRY_INDEXED, T.FINAL_INDEXED, T.SHARD_STATE,
+                T.SEED_INDEXED, T.EXPIRY_INDEXED, T.FINAL_INDEXED, T.SEEDS_WANTED,
+                T.SHARD_STATE,
             ),
         ),
         TopicSpec(

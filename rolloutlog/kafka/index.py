@@ -7,17 +7,20 @@ were deleted that are still needed, are told by their place (IndexMismatch), who
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 
-from rolloutlog.buffer.rows import Row, StateRow, decode
+from rolloutlog.buffer.rows import Row, StateRow, WantedRow, decode
 from rolloutlog.contract.errors import IndexMismatch
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.changelog import check_beginning, newest_rows
+from rolloutlog.kafka.changelog import WINDOW, check_beginning, newest_rows
 from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.ends import Ends
+from rolloutlog.kafka.ends import Ends, ends_at
 from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.kafka.tail import Tail
+from rolloutlog.kafka.work_queue import Backlog
 
 Placed = tuple[int, Row]
 """A row and its offset on the index."""
@@ -57,6 +60,43 @@ async def read_index(connection: Connection, ends: Mapping[int, Ends]) -> dict[i
         check_beginning(connection, Topic.ROLLOUT_INDEX, partition, end, 0 if state is None else state.needed)
         found[partition] = Index(connection, partition, end, state)
     return found
+
+
+async def backlogs(connection: Connection, partitions: Iterable[int]) -> dict[int, Backlog]:
+    """What the shards say of the seeds that nobody has taken; partitions of which none says so are left out.
+
+    An index that can't be read says nothing: its shards' owner tells.
+    """
+    places = [(Topic.ROLLOUT_INDEX, number) for number in sorted(partitions)]
+    ends = {number: end for (_, number), end in (await ends_at(connection, places)).items() if end.stable > end.first}
+    found: dict[int, WantedRow] = {}
+    before: dict[int, int] = {}
+    starts = {number: max(end.first, end.stable - WINDOW) for number, end in ends.items()}
+    async for event, row in _tail_of(connection, ends, starts):
+        if isinstance(row, WantedRow):
+            found[event.partition] = row
+        elif isinstance(row, StateRow):
+            before[event.partition] = -1 if row.wanted is None else row.wanted
+    missing = {number: at for number, at in before.items() if number not in found and at >= ends[number].first}
+    until = {number: ends[number]._replace(stable=at + 1) for number, at in missing.items()}
+    async for event, row in _tail_of(connection, until, missing):
+        if isinstance(row, WantedRow):
+            found[event.partition] = row
+    return {number: Backlog(row.seeds, row.next) for number, row in found.items()}
+
+
+async def _tail_of(
+    connection: Connection, ends: Mapping[int, Ends], starts: Mapping[int, int]
+) -> AsyncIterator[tuple[Event, Row]]:
+    """Rows that can be read, from these offsets on."""
+    if not starts:
+        return
+    known = {(Topic.ROLLOUT_INDEX, number): end for number, end in ends.items()}
+    async with Tail(connection, {(Topic.ROLLOUT_INDEX, n): start for n, start in starts.items()}, known=known) as tail:
+        async for events in tail.until({place: end.stable for place, end in known.items()}):
+            for event in events:
+                with contextlib.suppress(IndexMismatch):
+                    yield event, index_row(event)
 
 
 def index_row(event: Event) -> Row:

@@ -31,14 +31,14 @@ class Owner:
     partitions: list[int]
 
 
-async def owners(connection: Connection) -> list[Owner]:
-    """The members of the run's groups. Raises NotAllowed, BrokerUnreachable."""
+async def owners(connection: Connection, roles: Sequence[str] = GROUPS) -> list[Owner]:
+    """The members of these groups of the run. Raises NotAllowed, BrokerUnreachable."""
 
     async def ask(admin: AIOKafkaAdminClient) -> list[tuple[str, Any]]:
         # one at a time: aiokafka 0.14 reads an answer about two in the wrong version
         return [
             (role, answer)
-            for role in GROUPS
+            for role in roles
             for answer in await admin.describe_consumer_groups([connection.names.group(role)])
         ]
 

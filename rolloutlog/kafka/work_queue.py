@@ -9,9 +9,11 @@ for more stays in the group. Leaves out: what a record means, and giving it agai
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -32,6 +34,27 @@ NEVER_MS = 2**31 - 1
 """Members may be busy for hours; that they live is told by heartbeats (reference kafka 1, pitfall 10)."""
 COMMIT_S = 30.0
 FETCH_BYTES = 1 << 20
+GAP = 500
+"""So many records that nobody wants are read past; where there are more, they are jumped over."""
+
+
+class Backlog(NamedTuple):
+    """Offsets of the records of a partition below `after` that are still wanted, in order; the others aren't."""
+
+    wanted: Sequence[int]
+    after: int
+
+    def next(self, offset: int) -> int:
+        """The first wanted offset at or above one."""
+        if offset >= self.after:
+            return offset
+        place = bisect_left(self.wanted, offset)
+        return self.wanted[place] if place < len(self.wanted) else self.after
+
+
+Backlogs = Callable[[Sequence[int]], Awaitable[Mapping[int, Backlog]]]
+"""Backlogs of these partitions; one without is wanted whole."""
+NONE = Backlog((), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +68,18 @@ class Offered:
 class WorkQueue:
     """One member of the group: `async with WorkQueue(...) as queue: offered = await queue.next()`.
 
-    `role` names the group, as in `<namespace>.workers`. A group that never committed begins at the first record.
+    `role` names the group, as in `<namespace>.workers`. A group that never committed, or whose offsets expired, begins
+    at the first record; `backlogs`, asked whenever partitions come, say what of it is wanted.
     """
 
     def __init__(
-        self, connection: Connection, topic: Topic, role: str, *, session_timeout_ms: int = SESSION_MS
-    ) -> None:
+        self, connection: Connection, topic: Topic, role: str, *, session_timeout_ms: int = SESSION_MS,
+        backlogs: Backlogs | None = None,
+    ) -> None:  # fmt: skip
         self._connection = connection
+        self._ask = backlogs
+        self._backlogs: dict[TopicPartition, tuple[int, Backlog]] = {}
+        self._passed: dict[TopicPartition, int] = {}
         self._topic = topic
         self._ownerships = Ownerships()
         self._presence = Presence(connection, [topic])
@@ -92,32 +120,56 @@ class WorkQueue:
 
         Don't cancel it: aiokafka would count it as running for ever (reference kafka 1, pitfall 10).
         """
-        try:
-            fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=1)
-        except UnicodeDecodeError:
-            return await self._next_leniently()
-        except KafkaError as error:
-            raise typed(error, self._connection) from error
-        for place, records in fetched.items():
-            for record in records:
-                return self._offered(place, record)
+        while (fetched := await self._fetch(timeout_ms)) is not None:
+            place, record = fetched
+            offered = Offered(event_of(record, self._connection.names), self._ownerships.of(place))
+            if await self._is_wanted(place, offered):
+                return offered
         await self._presence.check()
         return None
 
-    async def _next_leniently(self) -> Offered | None:
-        """Around a header name that isn't UTF-8 (see `lenient`), from what is committed on."""
+    async def _fetch(self, timeout_ms: int) -> tuple[TopicPartition, ConsumerRecord] | None:
+        try:
+            fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=1)
+        except UnicodeDecodeError:
+            return await self._fetch_leniently()
+        except KafkaError as error:
+            raise typed(error, self._connection) from error
+        return next(((place, record) for place, records in fetched.items() for record in records), None)
+
+    async def _fetch_leniently(self) -> tuple[TopicPartition, ConsumerRecord] | None:
+        """Around a header name that isn't UTF-8 (see `lenient`), from what is committed or was passed over on."""
         for place in sorted(self._consumer.assignment()):
             start = await self._consumer.committed(place)
             if start is None:
                 start = (await self._consumer.beginning_offsets([place]))[place]
+            start = max(start, self._passed.get(place, 0))
             records, after = await fetch_leniently(self._connection, place, start)
             self._consumer.seek(place, records[0].offset + 1 if records else after)
             if records:
-                return self._offered(place, records[0])
+                return place, records[0]
         return None
 
-    def _offered(self, place: TopicPartition, record: ConsumerRecord) -> Offered:
-        return Offered(event_of(record, self._connection.names), self._ownerships.of(place))
+    async def _is_wanted(self, place: TopicPartition, offered: Offered) -> bool:
+        """False for a record that its partition's backlog leaves out; then the next one is wanted."""
+        offset, backlog = offered.event.offset, await self._backlog(place, offered.ownership)
+        wanted = backlog.next(offset)
+        if wanted > offset and self._ownerships.of(place) == offered.ownership:
+            self._passed[place] = wanted
+            if wanted - offset > GAP:
+                self._consumer.seek(place, wanted)
+        return wanted == offset
+
+    async def _backlog(self, place: TopicPartition, ownership: int) -> Backlog:
+        """The backlog as it was soon after the partition came."""
+        known, backlog = self._backlogs.get(place, (-1, NONE))
+        if self._ask is None or known == ownership:
+            return backlog
+        places = {other: self._ownerships.of(other) for other in self._consumer.assignment()} | {place: ownership}
+        found = await self._ask([other.partition for other in places])
+        self._backlogs |= {other: (held, found.get(other.partition, NONE)) for other, held in places.items()}
+        self._passed.clear()
+        return found.get(place.partition, NONE)
 
     async def commit(self, offered: Offered) -> bool:
         """True if the record is now this member's; false if it may be somebody else's, and must be forgotten."""

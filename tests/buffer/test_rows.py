@@ -20,6 +20,7 @@ from rolloutlog.buffer.rows import (
     SeedRow,
     StateRow,
     TakeRow,
+    WantedRow,
     decode,
     encode,
     row_event,
@@ -51,7 +52,7 @@ ROLLOUT_ROWS: Any = st.builds(
 
 
 SEED = Seed(id="s", kind=SeedKind.FRESH, group="g", group_size=2, env="sums")
-STATE = StateRow(1, 2, 3, "d", 4, 5, 6, 7, 8, {"open": 9}, 10, True)
+STATE = StateRow(1, 2, 3, "d", 4, 5, 6, 7, 8, {"open": 9}, 10, True, None)
 OTHERS = [
     AnnotationRow(1, "k", "g", 3, 0, 1, True, 0.5),
     TakeRow(1, "k", "g", "s", "w", 60),
@@ -60,6 +61,7 @@ OTHERS = [
     SeedCancelRow(1, "k", "g", "s"),
     ExpiryRow(1, "k", "g", 0, 1),
     FinalRow(1, "k", "g", 9, None),
+    WantedRow([1, 5], 9),
     STATE,
 ]
 NAMED: list[Any] = [(TakeRow, "s", "w", 60), (SeedCancelRow, "s"), (ExpiryRow, 0, 1), (FinalRow, 9, None)]

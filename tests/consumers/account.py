@@ -15,7 +15,7 @@ from rolloutlog.buffer.draws import pick
 from rolloutlog.buffer.fold import Fold
 from rolloutlog.buffer.indexing import Body
 from rolloutlog.buffer.rollout_row import RolloutRow
-from rolloutlog.buffer.rows import Row, StateRow, decode
+from rolloutlog.buffer.rows import Row, StateRow, WantedRow, decode
 from rolloutlog.buffer.screening import CandidateKey, key_of
 from rolloutlog.buffer.shard import Shard
 from rolloutlog.consumers.bodies import body_of
@@ -45,6 +45,11 @@ class PartitionAccount:
     def rows(self) -> list[Row]:
         """Rows of the index, in order."""
         return [decode(event.value or b"") for event in self.events[Topic.ROLLOUT_INDEX]]
+
+    @property
+    def event_rows(self) -> list[Row]:
+        """Those of an event, whose key is theirs alone."""
+        return [row for row in self.rows if not isinstance(row, StateRow | WantedRow)]
 
     @property
     def seeds(self) -> list[Seed]:
@@ -77,7 +82,7 @@ class PartitionAccount:
 
         `dead` are the places of dead letters; a repeated equal record has neither row nor dead letter.
         """
-        keys = Counter(row.key for row in self.rows if not isinstance(row, StateRow))
+        keys = Counter(row.key for row in self.event_rows)
         assert not (twice := [key for key, count in keys.items() if count > 1]), f"rows twice: {twice[:3]}"
         ids = Counter(seed.id for seed in self.seeds)
         assert not (again := [seed for seed, count in ids.items() if count > 1]), f"seeds twice: {again[:3]}"

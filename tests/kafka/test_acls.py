@@ -38,10 +38,10 @@ def test_the_buffer_owns_its_index_group_and_ids() -> None:
     assert (ids.name, ids.pattern) == ("math.buffer.", "prefixed")
 
 
-def test_workers_write_rollouts_and_only_read_seeds() -> None:
+def test_workers_write_rollouts_and_only_read_seeds_and_which_are_wanted() -> None:
     assert "Write" in of(Role.WORKERS)["math.rollouts"]
     assert "Write" not in of(Role.WORKERS)["math.seeds"]
-    assert "math.rollout-index" not in of(Role.WORKERS)
+    assert "Write" not in of(Role.WORKERS)["math.rollout-index"]
 
 
 def test_only_who_declares_the_run_or_moves_cursors_writes_it() -> None:
