@@ -94,6 +94,9 @@ def _listening(
         came.append(heard)
         loop.call_soon_threadsafe(working.cancel if heard is signal.SIGINT else stop.set)
 
+    if threading.current_thread() is not threading.main_thread():
+        yield came  # signals are somebody else's
+        return
     before = {number: signal.signal(number, hear) for number in SIGNALS}
     try:
         yield came
