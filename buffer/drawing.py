@@ -17,7 +17,7 @@ from rolloutlog.buffer.draws import allowed, pick, share
 from rolloutlog.buffer.fold import Fold
 from rolloutlog.buffer.screening import CandidateKey, key_of
 from rolloutlog.contract.seeds import LAST_DRAW, Draw
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
 
 MOST_QUEUED = 32
@@ -42,10 +42,12 @@ class Drawn:
 @dataclass(slots=True)
 class Drawing:
     """`queue` waits for payloads, oldest number first; `emitted` waits to be folded. At so many changes of the fold,
-    `dry_at`, no candidate was left."""
+    `dry_at`, no candidate was left. `trainer` bounds when is drawn, and may change; what is drawn doesn't depend on it.
+    """
 
     settings: Settings
     digest: str
+    trainer: TrainerSettings
     queue: list[Drawn] = field(default_factory=list[Drawn])
     emitted: dict[int, CandidateKey] = field(default_factory=dict[int, CandidateKey])
     next_number: int = 0
@@ -94,12 +96,12 @@ class Drawing:
 
     def _allowed(self, fold: Fold) -> int:
         under_way = len(self.queue) + len(self.emitted)
-        trainer, partitions = self.settings.trainer, self.settings.topics.partitions
+        partitions = self.settings.topics.partitions
         return allowed(
             ratio=self.settings.buffer.ratio,
             resolved=fold.resolved,
             drawn=fold.drawn + under_way,
-            most_open=share(trainer.derived_open(partitions), partitions, fold.partition),
+            most_open=share(self.trainer.derived_open(partitions), partitions, fold.partition),
             open_now=fold.open_derived + under_way,
         )
 

@@ -44,7 +44,7 @@ from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.rejection import HOSTILE, Rejected
 from rolloutlog.contract.seeds import Seed, seed_cancelled_event, seed_event
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trajectory import Trajectory
 
@@ -82,7 +82,7 @@ class Shard:
         """A shard before its first row."""
         digest = settings.digest
         return cls(
-            settings, Fold.empty(partition, settings.buffer), Drawing(settings, digest),
+            settings, Fold.empty(partition, settings.buffer), Drawing(settings, digest, settings.trainer),
             PayloadCache(settings.buffer.cache_bytes), f"/buffer/{partition}", digest,
         )  # fmt: skip
 
@@ -162,6 +162,10 @@ class Shard:
         self.touched.add(getattr(row, "group", ""))
 
     # emitting
+
+    def bound(self, trainer: TrainerSettings) -> None:
+        """The trainer settings that hold now: how many groups may be open."""
+        self.drawing.trainer = trainer
 
     def draw(self, *, clock: float, caught_up: bool) -> None:
         """Choose what to derive now; call before `missing` and `say`."""

@@ -1,8 +1,9 @@
 """The buffer service: one member of the group `<ns>.buffer`, with a shard per owned partition (design 6).
 
 Guarantees: exactly once per partition, whoever dies; start more members to scale out, up to P. A second deployment with
-other settings is refused. SIGTERM commits what was folded, leaves the group, and returns. Leaves out: the loop
-(`rolloutlog.kafka.partition_loop`) and what a shard is (`rolloutlog.buffer.shard`).
+other settings of topics or buffer is refused; of the trainer's those hold that it has recorded itself. SIGTERM commits
+what was folded, leaves the group, and returns. Leaves out: the loop (`rolloutlog.kafka.partition_loop`) and what a
+shard is (`rolloutlog.buffer.shard`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from rolloutlog.consumers.buffer_shard import BufferShard
+from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
@@ -39,9 +41,10 @@ async def run_buffer(
     settings = (await agree(connection, settings)).fit(settings)
     options = options or LoopOptions()
     blobs = store_of(settings, patience_s=options.patience_s if drain else FOR_EVER)
+    bounds = OpenBounds(connection, settings.trainer)
     async with PayloadReader(connection, cache_bytes=settings.buffer.cache_bytes) as payloads:
         loop = PartitionLoop(
-            connection, lambda partition: BufferShard(partition, settings, payloads, blobs), options, blobs
+            connection, lambda partition: BufferShard(partition, settings, payloads, blobs, bounds), options, blobs
         )
         if on_start is not None:
             on_start(loop)

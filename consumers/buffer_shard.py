@@ -15,6 +15,7 @@ from rolloutlog.buffer.rendering import Void
 from rolloutlog.buffer.selection import Skip
 from rolloutlog.buffer.shard import Shard
 from rolloutlog.consumers.bodies import body_of
+from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.consumers.restoring import restore
 from rolloutlog.contract.checks import read_rollout
 from rolloutlog.contract.errors import NotFound, RunMismatch
@@ -33,10 +34,15 @@ log = logging.getLogger(__name__)
 
 
 class BufferShard:
-    """One partition; `payloads` is shared by the shards of this member."""
+    """One partition; `payloads` and `bounds` are shared by the shards of this member; without bounds it keeps to those
+    of their own settings."""
 
-    def __init__(self, partition: int, settings: Settings, payloads: PayloadReader, blobs: BlobStore | None) -> None:
+    def __init__(
+        self, partition: int, settings: Settings, payloads: PayloadReader, blobs: BlobStore | None,
+        bounds: OpenBounds | None = None,
+    ) -> None:  # fmt: skip
         self.shard = Shard.empty(partition, settings)
+        self._bounds = bounds
         self._settings, self._payloads, self._blobs = settings, payloads, blobs
 
     def begin(self, first_row: int) -> None:
@@ -67,6 +73,8 @@ class BufferShard:
         """What is to be written; renders what was drawn, reading the payloads that it needs first."""
         for topic, offset in inputs.items():
             self.shard.passed(topic, offset)
+        if self._bounds is not None:
+            self.shard.bound(await self._bounds.now())
         while True:
             self.shard.draw(clock=moment.clock, caught_up=moment.caught_up)
             for handle in self.shard.missing():

@@ -37,6 +37,7 @@ async def status(settings: Settings) -> dict[str, Any]:
     `skips`; `groups` is null where no buffer has folded anything."""
     connection = await connect(settings, Role.PEOPLE)
     run = await read_run(connection)
+    trainer = run.trainer_settings() or settings.trainer
     known = await ends(connection, list(Topic))
     published, now = await read_published(connection), time.time_ns() // 1_000_000
     since = await first_since(connection, _of(known, Topic.GROUP_EVENTS), now - RECENT_S * 1000)
@@ -47,7 +48,7 @@ async def status(settings: Settings) -> dict[str, Any]:
         numbers.update(state.census)
     kinds = by_kind(numbers)
     return {
-        "run": dict(run.declared),
+        "run": dict(run.declared) | {"batch_groups": trainer.batch_groups, "sync_period": trainer.sync_period},
         **_policies(published, now),
         "groups": _groups(numbers, kinds["ended"]) if states else None,
         "recent": {"seconds": RECENT_S, **recent.as_json()},

@@ -47,6 +47,10 @@ class Draw:
     order: Order
     notes: Notes = field(default_factory=Notes)
     _settled: dict[str, _Settled] = field(default_factory=dict[str, _Settled])
+    _digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._digest = self.judge.settings.digest  # asked once, since it is dear
 
     @property
     def settled(self) -> int:
@@ -116,4 +120,11 @@ class Draw:
     def _final(self, pending: Pending, decision: Ready | Drop) -> GroupFinal:
         reason = decision.reason if isinstance(decision, Drop) else None
         as_of = self.assemblies[pending.partition].next_offset
-        return final_of(pending, decision.verdict, timeline=self.judge.history.timeline, as_of=as_of, reason=reason)
+        return final_of(
+            pending,
+            decision.verdict,
+            timeline=self.judge.history.timeline,
+            as_of=as_of,
+            settings=self._digest,
+            reason=reason,
+        )

@@ -15,9 +15,16 @@ from rolloutlog.trainer.pending import Pending
 
 
 def final_of(
-    pending: Pending, verdict: GroupVerdict, *, timeline: int, as_of: int, reason: DropReason | None = None
+    pending: Pending,
+    verdict: GroupVerdict,
+    *,
+    timeline: int,
+    as_of: int,
+    settings: str,
+    reason: DropReason | None = None,
 ) -> GroupFinal:
-    """`group.trained` (reason None) or `group.dropped`, judged for `verdict.step`; `as_of` of the partition."""
+    """`group.trained` (reason None) or `group.dropped`, judged for `verdict.step` by the `settings` of that digest;
+    `as_of` of the partition."""
     return GroupFinal(
         group=pending.id,
         group_size=pending.group.size,
@@ -25,6 +32,7 @@ def final_of(
         step=verdict.step,
         reason=reason,
         as_of=as_of,
+        settings=settings,
         masks=verdict.masks_digest if reason is None else None,
         members=outcomes_of(pending, verdict, trained=reason is None),
     )

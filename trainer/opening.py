@@ -11,20 +11,23 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
+from rolloutlog.contract.run_facts import trainer_recorded
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
 from rolloutlog.kafka.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.reading import Tail
-from rolloutlog.kafka.run_record import agree
+from rolloutlog.kafka.run_record import agree, read_run
 from rolloutlog.trainer.assembly import Assembly
 from rolloutlog.trainer.decision import Judge
 from rolloutlog.trainer.draw import Draw
 from rolloutlog.trainer.intake import Budget, Intake
+from rolloutlog.trainer.notes import SOURCE
 from rolloutlog.trainer.order import order_of
 from rolloutlog.trainer.past import Past, read_past
 from rolloutlog.trainer.policy_log import PolicyLog
@@ -66,7 +69,10 @@ def now_ms() -> int:
 
 
 async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Parts:
-    """All parts, closed with the stack. Raises BrokerUnreachable, RunMismatch, TopicMismatch, OpenTransaction."""
+    """All parts, closed with the stack.
+
+    Raises BrokerUnreachable, TopicMissing, RunMismatch, TopicMismatch, OpenTransaction.
+    """
     connection = await connect(settings, Role.TRAINER)
     settings = (await agree(connection, settings)).fit(settings)
     writer = StepWriter(connection)
@@ -74,9 +80,7 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
     await writer.start()
     policies = await stack.enter_async_context(PolicyLog(connection))
     history = policies.history
-    if start.timeline and not history.started and not history.imported:
-        written = await writer.write(first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights))
-        await policies.catch_up(max(one.offset for one in written) + 1)
+    await _say_start(connection, writer, policies, settings, start)
     partitions = range(settings.topics.partitions)
     past = await read_past(connection, history, partitions, wait_s=HIDDEN_S)
     blobs = store_of(settings, patience_s=FOR_EVER)
@@ -90,6 +94,22 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
     intake = Intake(tail, policies, assemblies, blobs, budget, past.condemned)
     draw = Draw(assemblies, Judge(trainer, history), order_of(trainer))
     return Parts(connection, writer, history, intake, draw, payloads, blobs, first_step(start, history, past.last_step))
+
+
+async def _say_start(
+    connection: Connection, writer: StepWriter, policies: PolicyLog, settings: Settings, start: Start
+) -> None:
+    """Record the settings that this trainer judges by, unless they are the last on the log, and begin a timeline where
+    there is none; in one transaction, which is read back."""
+    history, said = policies.history, list[Outgoing]()
+    if (await read_run(connection)).trainer != settings.trainer.recorded():
+        said.append(trainer_recorded(settings.trainer, source=SOURCE, now=now_ms()))
+    if start.timeline and not history.started and not history.imported:
+        said += first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights)
+    if said:
+        written = await writer.write(said)
+        name = connection.names.topic(Topic.POLICY_VERSIONS)
+        await policies.catch_up(max((one.offset + 1 for one in written if one.topic == name), default=0))
 
 
 def assemblies_of(past: Past, partitions: int, *, keep_ended: bool = False, prefix: str = "") -> dict[int, Assembly]:

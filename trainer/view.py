@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any
 
-from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.finals import GroupFinal
+from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
@@ -41,7 +43,7 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
         count = run.partitions
         policies = await stack.enter_async_context(PolicyLog(connection))
         history, judge = policies.history, Judge(settings.trainer, policies.history)
-        drew = Judge(_recorded(run, settings.trainer), history)
+        drew = _Judges(run, settings.trainer, history)
         if history.is_silent:  # what a trainer that starts now would publish first
             history.start(history.next_timeline(), None, 0)
             history.publish(Policy(history.timeline, 0))
@@ -59,10 +61,23 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
             groups = sorted(assemblies[number].groups.values(), key=lambda pending: pending.offset)
             for pending in groups:
                 final = past.finals.get(pending.id)
-                yield group_row(pending, judge if final is None else drew, at, assemblies[number].time.now, final)
+                yield group_row(
+                    pending, judge if final is None else drew.of(final), at, assemblies[number].time.now, final
+                )
 
 
-def _recorded(run: RunRecord, given: TrainerSettings) -> TrainerSettings:
-    """The settings under which the run's trainer draws, as it recorded them."""
-    agreed = run.agreed.get("trainer")
-    return given if agreed is None else given.model_validate(given.model_dump() | agreed)
+@dataclass(slots=True)
+class _Judges:
+    """Who drew the groups that have ended: by the settings that their final events name."""
+
+    run: RunRecord
+    given: TrainerSettings
+    history: History
+    _known: dict[str | None, Judge] = field(default_factory=dict[str | None, Judge])
+
+    def of(self, final: GroupFinal) -> Judge:
+        """Its settings as they were recorded; an old one names none, and was judged by those of the run."""
+        if final.settings not in self._known:
+            found = None if final.settings is None else self.run.trainer_settings(final.settings)
+            self._known[final.settings] = Judge(found or self.run.trainer_settings() or self.given, self.history)
+        return self._known[final.settings]

@@ -74,8 +74,8 @@ class RunMismatch(RolloutlogError):
     """The run's declaration on the log disagrees with this deployment's settings, or there is none."""
 
     default_hint = (
-        "`rolloutlog topics create` declares a run; every service needs the settings that it was declared with "
-        "(rolloutlog.toml, --config, ROLLOUTLOG_*)"
+        "give this deployment the run's values (rolloutlog.toml, --config, ROLLOUTLOG_*; `rolloutlog config show` says "
+        "where its own come from); other values need a run of their own, in another --namespace"
     )
 
 

@@ -46,7 +46,7 @@ class MemberOutcome(BaseModel):
 
 
 class GroupFinal(BaseModel):
-    """`group.trained` (reason None) or `group.dropped`."""
+    """`group.trained` (reason None) or `group.dropped`; `settings` is the digest of the trainer's that judged it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,6 +58,7 @@ class GroupFinal(BaseModel):
     reason: DropReason | None = None
     as_of: int
     masks: str | None = None
+    settings: str | None = None
     members: list[MemberOutcome] = Field(default_factory=list[MemberOutcome])
 
     @property

@@ -12,11 +12,14 @@ import orjson
 
 from rolloutlog.contract.events import Outgoing, outgoing
 from rolloutlog.contract.ids import id_of
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 
 DECLARATION = "run"
+SETTINGS, CURSOR = "settings/", "cursor/"
+TRAINER = "trainer"
+"""What tells the text of a trainer's settings from that of the run's."""
 
 
 def _fact(kind: EventType, name: str, body: dict[str, Any], source: str, now: int) -> Outgoing:
@@ -27,12 +30,10 @@ def _fact(kind: EventType, name: str, body: dict[str, Any], source: str, now: in
 
 
 def run_declared(settings: Settings, *, source: str, now: int) -> Outgoing:
-    """`run.declared`: P, B, W and the digest of the settings that must agree."""
+    """`run.declared`: P, the limit of a record, and the digest of the settings that must agree."""
     body = {
         "run": settings.run_id,
         "partitions": settings.topics.partitions,
-        "batch_groups": settings.trainer.batch_groups,
-        "sync_period": settings.trainer.sync_period,
         "max_message_bytes": settings.topics.max_message_bytes,
         "settings": settings.digest,
         "blobs": settings.blobs,
@@ -41,10 +42,16 @@ def run_declared(settings: Settings, *, source: str, now: int) -> Outgoing:
 
 
 def settings_recorded(settings: Settings, *, source: str, now: int) -> Outgoing:
-    """`settings.recorded`: the text of the settings under their digest."""
-    return _fact(EventType.SETTINGS_RECORDED, f"settings/{settings.digest}", settings.agreed(), source, now)
+    """`settings.recorded`: the text of the settings that must agree, under their digest."""
+    return _fact(EventType.SETTINGS_RECORDED, f"{SETTINGS}{settings.digest}", settings.agreed(), source, now)
+
+
+def trainer_recorded(trainer: TrainerSettings, *, source: str, now: int) -> Outgoing:
+    """`settings.recorded`: the text of a trainer's settings, under theirs; the newest are those that hold."""
+    body = {TRAINER: trainer.recorded()}
+    return _fact(EventType.SETTINGS_RECORDED, f"{SETTINGS}{trainer.digest}", body, source, now)
 
 
 def cursor_moved(name: str, position: dict[str, Any], *, source: str, now: int) -> Outgoing:
     """`cursor.moved`: how far a feeder or importer is; goes into the transaction of what it wrote."""
-    return _fact(EventType.CURSOR_MOVED, f"cursor/{name}", position, source, now)
+    return _fact(EventType.CURSOR_MOVED, f"{CURSOR}{name}", position, source, now)

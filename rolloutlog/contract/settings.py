@@ -1,28 +1,50 @@
 """All settings of a run, with the defaults of design 11; unknown keys are refused.
 
 Guarantees: a combination that can't work can't be written, or is refused when it is read (design 9.6); `digest` names
-the settings that every member of a service must agree on. Leaves out: where settings come from
-(`rolloutlog.cli.config`).
+the settings that every service of a run must agree on for its life. Leaves out: where settings come from
+(`rolloutlog.cli.config`), and those of the trainer, which may change whenever it starts (`trainer_settings`).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from rolloutlog.contract.ids import id_of
-from rolloutlog.contract.topics import KEEP_FOR_EVER, MAX_MESSAGE_BYTES, RECORD_MARGIN
+from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
+from rolloutlog.contract.topics import KEEP_FOR_EVER, MAX_GROUP, MAX_MESSAGE_BYTES, RECORD_MARGIN
+from rolloutlog.contract.trainer_settings import (
+    Deadline,
+    OnExpire,
+    OverProvision,
+    Staleness,
+    Straggler,
+    TrainerSettings,
+    Wait,
+)
 from rolloutlog.contract.vocabulary import AnchorKind
 
+__all__ = [
+    "BufferSettings",
+    "Continue",
+    "Deadline",
+    "Derivation",
+    "DerivationSettings",
+    "OnExpire",
+    "OverProvision",
+    "Section",
+    "Selection",
+    "Settings",
+    "Staleness",
+    "Straggler",
+    "TopicSettings",
+    "TrainerSettings",
+    "Wait",
+]
+
 NAMESPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
-
-
-class Section(BaseModel):
-    """Base of all sections: frozen, unknown keys refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class TopicSettings(Section):
@@ -30,11 +52,11 @@ class TopicSettings(Section):
 
     partitions: int = Field(default=6, ge=1, le=1000)
     """P, fixed for the run's life; at least twice the number of worker processes."""
-    replication: int | None = Field(default=None, ge=1)
+    replication: int | None = Field(default=None, ge=1, le=2**15 - 1)
     """Replicas; unset: 3, or as many as the cluster has brokers."""
-    max_message_bytes: int = Field(default=MAX_MESSAGE_BYTES, ge=64 * 1024)
+    max_message_bytes: int = Field(default=MAX_MESSAGE_BYTES, ge=64 * 1024, le=1 << 30)
     """Longest record that the topics take."""
-    retention_ms: int = Field(default=KEEP_FOR_EVER, ge=-1)
+    retention_ms: int = Field(default=KEEP_FOR_EVER, ge=-1, le=2**63 - 1)
     """How long the records of `rollouts` and `rollout-index` are kept, the only topics of which any are deleted; -1 for
     ever."""
 
@@ -51,8 +73,14 @@ class Continue(Section):
     """The derivation."""
     anchor: AnchorKind = AnchorKind.COMPACTION
     """Where in the source to go on: after a compaction, or after a tool result."""
-    max_anchors: int | None = Field(default=1, ge=1)
-    """Tool-call anchors per source; unset: all."""
+    max_anchors: int | None = Field(default=1, ge=1, le=MOST)
+    """Tool-call anchors per source; unset: all. A compaction always seeds every restart (item 12)."""
+
+    @model_validator(mode="after")
+    def _acted_on(self) -> Continue:
+        if self.anchor is AnchorKind.COMPACTION and self.max_anchors != 1:
+            raise ValueError("max_anchors does nothing with anchor compaction, which seeds every restart (item 12)")
+        return self
 
 
 Derivation = Continue
@@ -68,7 +96,7 @@ class Selection(Section):
     """Sources have at least this reward; unset: any."""
     max_source_reward: float | None = None
     """Sources have at most this reward; unset: any."""
-    max_seed_tokens: int | None = Field(default=None, ge=1)
+    max_seed_tokens: int | None = Field(default=None, ge=1, le=MOST)
     """Candidates whose prompt has more tokens are skipped; unset: any length."""
     allow_container: bool = False
     """Also sources whose task ran in a container image."""
@@ -92,11 +120,11 @@ class DerivationSettings(Section):
     """What the derivation does, by its `type`."""
     select: Selection = Field(default_factory=Selection)
     """Which rollouts it may draw from."""
-    max_draws: int = Field(default=1, ge=1)
+    max_draws: int = Field(default=1, ge=1, le=MOST)
     """How often one candidate may be drawn."""
-    group_size: int | None = Field(default=None, ge=1)
+    group_size: int | None = Field(default=None, ge=1, le=MAX_GROUP)
     """Members of the new group; unset: as many as the source's group."""
-    budget: int | None = Field(default=None, ge=1)
+    budget: int | None = Field(default=None, ge=1, le=MOST)
     """New tokens a member may sample."""
 
 
@@ -109,17 +137,17 @@ class BufferSettings(Section):
 
     derivations: list[DerivationSettings] = Field(default_factory=_default_derivations)
     """What new tasks are made of old rollouts; an empty list turns the buffer into an index only."""
-    ratio: float = Field(default=1.0, ge=0)
+    ratio: float = Field(default=1.0, ge=0, le=1e6)
     """Derived seeds per resolved underived group, at most."""
-    capacity: int = Field(default=4096, ge=1)
+    capacity: int = Field(default=4096, ge=1, le=MOST)
     """Candidates a shard keeps, newest."""
     salt: str = "0"
     """Changes every draw."""
-    lease_s: float = Field(default=60.0, gt=0)
+    lease_s: float = Field(default=60.0, gt=0, le=LONGEST_S)
     """Seconds that a worker holds a seed without renewing; then the seed is emitted again."""
-    max_attempts: int = Field(default=3, ge=1)
+    max_attempts: int = Field(default=3, ge=1, le=MOST)
     """Tries at one member, after which it is cancelled."""
-    cache_bytes: int = Field(default=8 * 1024 * 1024, ge=0)
+    cache_bytes: int = Field(default=8 * 1024 * 1024, ge=0, le=MOST_BYTES)
     """Folded payloads kept for rendering, per shard."""
 
     @model_validator(mode="after")
@@ -128,127 +156,6 @@ class BufferSettings(Section):
         if len(set(names)) != len(names):
             raise ValueError(f"two derivations have one name: {names}")
         return self
-
-
-class Wait(Section):
-    """Wait for every member."""
-
-    type: Literal["wait"] = "wait"
-    """The policy."""
-
-
-class Deadline(Section):
-    """Go on without the missing ones once `seconds` passed on the partition and at least `k` members are there."""
-
-    type: Literal["deadline"] = "deadline"
-    """The policy."""
-    seconds: float = Field(gt=0)
-    """Time since the group's first record, on the broker's clock, however wrong a worker's or the trainer's own is."""
-    k: int = Field(default=2, ge=1)
-    """Members that must be there."""
-
-
-class OverProvision(Section):
-    """Dispatch `group_size`, train the first `group_train`; the rest are surplus."""
-
-    type: Literal["over-provision"] = "over-provision"
-    """The policy."""
-
-
-Straggler = Annotated[Wait | Deadline | OverProvision, Field(discriminator="type")]
-OnExpire = Literal["reroll-members", "reroll-group", "drop-group", "keep-as-baseline"]
-
-
-class Staleness(Section):
-    """How old a token may be when it is trained (reference xtuner 2 and 3; design 8)."""
-
-    max_staleness: int | None = Field(default=1, ge=0)
-    """Sync periods by which the oldest sampled token may lag; unset: no limit."""
-    max_token_staleness: int | None = Field(default=None, ge=0)
-    """Sync periods after which a single token leaves the loss, below `max_staleness` and with `on_expire` set; unset:
-    masking is off."""
-    on_expire: OnExpire | None = None
-    """Unset: reroll-members for groups with a seed, drop-group without."""
-    on_unknown: Literal["exempt", "drop"] | None = None
-    """Tokens of unknown policy; unset: exempt offline and on imported policies, drop live."""
-    abandoned: Literal["from-fork", "drop"] = "from-fork"
-    """Tokens of a timeline that a resume left behind."""
-
-    @model_validator(mode="after")
-    def _can_mask(self) -> Staleness:
-        if self.max_token_staleness is not None:
-            if self.max_staleness is not None and self.max_token_staleness >= self.max_staleness:
-                raise ValueError(
-                    f"max_token_staleness {self.max_token_staleness} never masks anything unless it is below "
-                    f"max_staleness {self.max_staleness} (reference xtuner 2.3)"
-                )
-            if self.on_expire is None:
-                raise ValueError(
-                    "with max_token_staleness a member can lose all its tokens: set on_expire to reroll-members, "
-                    "reroll-group, drop-group or keep-as-baseline"
-                )
-        return self
-
-
-class TrainerSettings(Section):
-    """The trainer's side of the log (design 8)."""
-
-    batch_groups: int = Field(default=8, ge=1)
-    """B: groups a train step consumes."""
-    sync_period: int = Field(default=1, ge=1)
-    """W: train steps between two weight publications."""
-    staleness: Staleness = Field(default_factory=Staleness)
-    """How old a token may be."""
-    straggler: Straggler = Field(default_factory=Wait)
-    """What to do about members that come late, by its `type`."""
-    order: Literal["oldest", "arrival"] = "oldest"
-    """Which whole group is drawn first."""
-    min_survivors: int = Field(default=2, ge=1)
-    """Members with a reward that a group needs to be trained."""
-    drop_zero_variance: bool = True
-    """Drop groups whose rewards are all equal."""
-    max_passes: int = Field(default=1, ge=1)
-    """How often a group may be trained."""
-    overcommit: bool = False
-    """Allow more open groups than the staleness bound proves safe."""
-    max_open: int | None = Field(default=None, ge=1)
-    """Open groups at most; unset: B (n W + 1)."""
-    buffer_bytes: int = Field(default=1 << 30, ge=1 << 20)
-    """Payload bytes of pending groups before partitions are paused."""
-    buffer_groups: int = Field(default=4096, ge=1)
-    """Pending groups before partitions are paused."""
-    starve_s: float = Field(default=300.0, gt=0)
-    """Without progress for so long, the trainer stops and says who is late."""
-
-    @property
-    def open_bound(self) -> int | None:
-        """B (n W + 1) groups may be open so that none expires (design 8); None without a staleness limit."""
-        n = self.staleness.max_staleness
-        return None if n is None else self.batch_groups * (n * self.sync_period + 1)
-
-    @property
-    def open_groups(self) -> int:
-        """Open groups at most: the setting, else the bound, else 4 batches."""
-        return self.max_open or self.open_bound or 4 * self.batch_groups
-
-    @model_validator(mode="after")
-    def _bounds(self) -> TrainerSettings:
-        if self.buffer_groups < self.batch_groups:
-            raise ValueError(f"buffer_groups {self.buffer_groups} is below a batch of {self.batch_groups} groups")
-        bound = self.open_bound
-        if self.max_open is not None and bound is not None and self.max_open > bound and not self.overcommit:
-            raise ValueError(
-                f"max_open {self.max_open} is above B (n W + 1) = {bound}: groups would expire; set overcommit"
-            )
-        if self.max_open is not None and self.max_open < self.batch_groups:
-            raise ValueError(f"max_open {self.max_open} is below a batch of {self.batch_groups} groups")
-        return self
-
-    def derived_open(self, shards: int) -> int:
-        """The derived part of `open_groups`, dealt to the shards: a quarter of what exceeds B, but one a shard where
-        that much exceeds it, for a shard with none would never derive."""
-        spare = max(0, self.open_groups - self.batch_groups)
-        return min(spare, max(spare // 4, shards))
 
 
 class Settings(Section):
@@ -277,13 +184,9 @@ class Settings(Section):
         return self.run or self.namespace
 
     def agreed(self) -> dict[str, Any]:
-        """What every member of the run must agree on; recorded under its digest on `run`."""
+        """What every service of the run must agree on for its life; recorded under its digest on `run`."""
         buffer = self.buffer.model_dump(mode="json", exclude={"cache_bytes"})
-        trainer = self.trainer.model_dump(
-            mode="json", include={"batch_groups", "sync_period", "staleness", "max_open", "overcommit", "max_passes"}
-        )
-        topics = {"partitions": self.topics.partitions}
-        return {"run": self.run_id, "topics": topics, "buffer": buffer, "trainer": trainer}
+        return {"run": self.run_id, "topics": {"partitions": self.topics.partitions}, "buffer": buffer}
 
     @property
     def digest(self) -> str:

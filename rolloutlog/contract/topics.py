@@ -17,6 +17,8 @@ MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 RECORD_MARGIN = 4 * 1024
 """A record's headers, key and framing must fit below the topic's limit; the client refuses above limit - margin,
 before a sequence number is taken (reference kafka 1, pitfall 2)."""
+MAX_GROUP = 4096
+"""Members of a group at most: folds look at all of a group that changed, so one header must not say a million."""
 
 KEEP_FOR_EVER = -1
 
@@ -130,8 +132,8 @@ TOPICS: dict[Topic, TopicSpec] = {
         ),
         TopicSpec(
             Topic.RUN, "name of the fact", 1, "compact",
-            (Role.OPERATOR, Role.IMPORTERS), tuple(role for role in Role if role is not Role.AUDIT),
-            "what the run is: P, batch size, settings under their digest, cursors",
+            (Role.OPERATOR, Role.IMPORTERS, Role.TRAINER), tuple(role for role in Role if role is not Role.AUDIT),
+            "what the run is: P, both settings under their digests, cursors",
             (T.RUN_DECLARED, T.SETTINGS_RECORDED, T.CURSOR_MOVED),
         ),
         TopicSpec(

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -19,8 +19,16 @@ from rolloutlog.contract.checks import read_attributes, read_json
 from rolloutlog.contract.errors import Fenced, RunMismatch, SettingsError
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.run_facts import DECLARATION, run_declared, settings_recorded
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.run_facts import (
+    CURSOR,
+    DECLARATION,
+    SETTINGS,
+    TRAINER,
+    run_declared,
+    settings_recorded,
+    trainer_recorded,
+)
+from rolloutlog.contract.settings import Deadline, Settings, TrainerSettings
 from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
 from rolloutlog.contract.vocabulary import EventType, RejectReason
 from rolloutlog.kafka.acls import checked_by
@@ -33,23 +41,26 @@ log = logging.getLogger(__name__)
 
 SOURCE = "/topics"
 SEEN_S, POLL_S = 15.0, 0.05
-SETTINGS, CURSOR = "settings/", "cursor/"
+UNDECLARED = "`rolloutlog topics create` declares it"
+FIXED_FOR_LIFE = "every shard must draw and every process must count alike for the life of a run"
 
 
 @dataclass(slots=True, frozen=True)
 class RunRecord:
-    """The newest fact of each name. `declaration` is None in a namespace where no run was declared."""
+    """The newest fact of each name. `declaration` is None in a namespace where no run was declared, `trainer` the text
+    of the trainer settings that were recorded last."""
 
     declaration: Mapping[str, Any] | None = None
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    trainer: Mapping[str, Any] | None = None
 
     @property
     def declared(self) -> Mapping[str, Any]:
         """The declaration. Raises RunMismatch where there is none."""
         if self.declaration is None:
-            raise RunMismatch("no run is declared in this namespace")
+            raise RunMismatch("no run is declared in this namespace", UNDECLARED)
         return self.declaration
 
     @property
@@ -65,8 +76,14 @@ class RunRecord:
 
     @property
     def agreed(self) -> Mapping[str, Any]:
-        """The settings that every member of the run agreed on, as text of the declaration's digest."""
+        """The settings that every service of the run agrees on, as text of the declaration's digest."""
         return self.settings.get(str(self.declared["settings"]), {})
+
+    def trainer_settings(self, digest: str | None = None) -> TrainerSettings | None:
+        """The trainer's settings under that digest, or those that were recorded last; None where there are none that
+        this version knows."""
+        text = self.trainer if digest is None else self.settings.get(digest, {}).get(TRAINER)
+        return None if text is None else read_trainer(text)
 
     def fit(self, settings: Settings) -> Settings:
         """The settings with the run's own partitions and limit of a record, and its blob store where they name none:
@@ -84,15 +101,36 @@ class RunRecord:
 async def read_run(connection: Connection) -> RunRecord:
     """The run's record as committed now. Raises NotFound where the topic isn't there."""
     facts: dict[str, Mapping[str, Any]] = {}
+    trainer: Mapping[str, Any] | None = None
     # an open transaction hides a cursor that isn't a fact yet, so it doesn't matter here
     async for events in read_to_end(connection, Topic.RUN, 0, allow_open=True):
         facts |= dict(fact for event in events if (fact := _fact(event)) is not None)
+        trainer = last_trainer(events) or trainer
     return RunRecord(
         facts.get(DECLARATION),
         {name.removeprefix(SETTINGS): body for name, body in facts.items() if name.startswith(SETTINGS)},
         {name.removeprefix(CURSOR): body for name, body in facts.items() if name.startswith(CURSOR)},
         facts,
+        trainer,
     )
+
+
+def last_trainer(events: Sequence[Event]) -> Mapping[str, Any] | None:
+    """The text of the trainer settings that the events recorded last; None where they record none."""
+    for event in reversed(events):
+        fact = _fact(event)
+        if fact is not None and fact[0].startswith(SETTINGS) and isinstance(text := fact[1].get(TRAINER), dict):
+            return cast("Mapping[str, Any]", text)
+    return None
+
+
+def read_trainer(text: Mapping[str, Any]) -> TrainerSettings | None:
+    """Trainer settings as they were recorded; None, with a warning, where this version doesn't know them."""
+    try:
+        return TrainerSettings.of_record(text)
+    except ValueError as error:
+        log.warning("the trainer settings on `run` can't be read: %s", error)
+        return None
 
 
 async def declare(connection: Connection, settings: Settings) -> RunRecord:
@@ -108,6 +146,7 @@ async def declare(connection: Connection, settings: Settings) -> RunRecord:
                 now = time.time_ns() // 1_000_000
                 async with writer.transaction() as transaction:
                     await transaction.send(settings_recorded(settings, source=SOURCE, now=now))
+                    await transaction.send(trainer_recorded(settings.trainer, source=SOURCE, now=now))
                     await transaction.send(run_declared(settings, source=SOURCE, now=now))
     found = await _declared(connection)
     compare(found, settings)
@@ -138,25 +177,26 @@ async def _declared(connection: Connection) -> RunRecord:
 
 
 def compare(record: RunRecord, settings: Settings) -> None:
-    """Raise RunMismatch where the run is declared with other settings, naming the first that differs."""
-    declared = record.declared
-    if declared["settings"] != settings.digest:
-        for path, theirs, ours in differences(record.agreed, settings.agreed()):
-            raise RunMismatch(f"the run has {path} = {theirs!r}, this deployment has {ours!r}")
-        raise RunMismatch(f"the run has settings {declared['settings']}, this deployment has {settings.digest}")
-    if declared["max_message_bytes"] != settings.topics.max_message_bytes:
-        theirs = declared["max_message_bytes"]
-        ours = settings.topics.max_message_bytes
-        raise RunMismatch(f"the run has topics.max_message_bytes = {theirs}, this deployment has {ours}")
+    """Raise RunMismatch where the run is declared with other settings, naming all that differ."""
+    limit, ours = "max_message_bytes", settings.agreed()
+    theirs = {name: record.agreed.get(name, {}) for name in ours}
+    ours["topics"] |= {limit: settings.topics.max_message_bytes}
+    theirs["topics"] = {**theirs["topics"], limit: record.declared[limit]}
+    found = [
+        f"the run has {path} = {said!r}, this deployment has {mine!r}" for path, said, mine in differences(theirs, ours)
+    ]
+    if found:
+        raise RunMismatch(f"{'; '.join(found)}: {FIXED_FOR_LIFE}")
 
 
 def check_retention(settings: Settings, checkpoint_interval_s: float = 0.0) -> None:
     """Refuse a retention shorter than what a resume or a waiting group still needs (design 9.6)."""
-    kept = settings.topics.retention_ms
+    kept, straggler = settings.topics.retention_ms, settings.trainer.straggler
     needed = {
         "the checkpoint interval": checkpoint_interval_s,
         "trainer.starve_s": settings.trainer.starve_s,
         "buffer.lease_s": settings.buffer.lease_s,
+        "trainer.straggler.seconds": straggler.seconds if isinstance(straggler, Deadline) else 0.0,
     }
     name = max(needed, key=lambda key: needed[key])
     if kept != KEEP_FOR_EVER and kept < needed[name] * 1000:
@@ -191,6 +231,6 @@ def _fact(event: Event) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def _check_declaration(body: Mapping[str, Any]) -> None:
-    needed = {"run": str, "settings": str, "partitions": int, "max_message_bytes": int, "batch_groups": int}
+    needed = {"run": str, "settings": str, "partitions": int, "max_message_bytes": int}
     if bad := [name for name, kind in needed.items() if type(body.get(name)) is not kind]:
         raise Rejected(RejectReason.SHAPE, f"`{bad[0]}` of a declaration is missing or of another type")

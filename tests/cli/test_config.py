@@ -35,6 +35,24 @@ def test_each_source_goes_before_the_next(monkeypatch: pytest.MonkeyPatch) -> No
     }
 
 
+@pytest.mark.parametrize("source", ["file", "variable", "flag"])
+def test_none_unsets_an_optional_setting(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each source goes before the next in unsetting too."""
+    write('blobs = "s3://b"\nrun = "r"\n[trainer.staleness]\nmax_staleness = 2\n')
+    flags: dict[str, str] = {}
+    if source == "file":
+        write('blobs = "none"\nrun = "none"\n[trainer.staleness]\nmax_staleness = "none"\n')
+    elif source == "variable":
+        for name in ("BLOBS", "RUN", "TRAINER__STALENESS__MAX_STALENESS"):
+            monkeypatch.setenv(f"ROLLOUTLOG_{name}", "none")
+    else:
+        flags = {"blobs": "none", "run": "none"}
+        write("[trainer.staleness]\nmax_staleness = 'none'\n")
+    made = load(flags).settings
+    assert (made.blobs, made.run, made.trainer.staleness.max_staleness) == (None, None, None)
+    assert made.trainer.open_bound is None
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLOUTLOG_TRAINER__BATCHGROUPS", "4")
     with pytest.raises(SettingsError, match=r"did you mean ROLLOUTLOG_TRAINER__BATCH_GROUPS\?"):

@@ -63,7 +63,9 @@ def test_every_row_of_every_table_is_on_its_page() -> None:
 
 def test_defaults_of_the_models_are_on_the_page() -> None:
     text = PAGES["settings.md"]()
-    assert f"| `{Settings().topics.partitions}` | P, fixed" in text
+    assert f"| `{Settings().topics.partitions}` | never | P, fixed" in text
+    assert "`buffer.cache_bytes` | `ROLLOUTLOG_BUFFER__CACHE_BYTES` | integer | `8388608` | any time |" in text
+    assert "`ROLLOUTLOG_TRAINER__STALENESS__MAX_STALENESS` | integer or unset | `1` | at a start |" in text
     assert "[Deadline](#deadline)" in text
     assert "## Deadline" in text
 

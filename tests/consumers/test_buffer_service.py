@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import pytest
 from rolloutlog.buffer.fold import Fold
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.consumers.buffer_shard import BufferShard
+from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.contract.errors import RunMismatch
 from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.run_facts import trainer_recorded
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS
 from rolloutlog.contract.vocabulary import Status
@@ -82,11 +85,12 @@ def test_a_restored_shard_equals_the_live_one(settings: Settings) -> None:
     """Design 9.4: deep equality, per partition."""
 
     async def drained(connection: Connection) -> dict[int, Fold]:
+        bounds = OpenBounds(connection, settings.trainer)
         shards: dict[int, BufferShard] = {}
         async with PayloadReader(connection) as payloads:
 
             def factory(partition: int) -> BufferShard:
-                return shards.setdefault(partition, BufferShard(partition, settings, payloads, None))
+                return shards.setdefault(partition, BufferShard(partition, settings, payloads, None, bounds))
 
             await asyncio.wait_for(PartitionLoop(connection, factory, OPTIONS).run(drain=True), 90)
         return {partition: shard.shard.fold for partition, shard in shards.items()}
@@ -165,6 +169,38 @@ def test_a_deployment_with_other_settings_is_refused(settings: Settings) -> None
         other = settings.model_copy(update={"buffer": settings.buffer.model_copy(update={"salt": "other"})})
         with pytest.raises(RunMismatch):
             await run_buffer(other, drain=True, options=OPTIONS)
+
+    asyncio.run(body())
+
+
+def test_the_trainer_settings_recorded_last_bound_it_whatever_its_own(settings: Settings) -> None:
+    """Design 8: `max_open` and its parts; what is drawn doesn't depend on them, so nobody is refused."""
+    closed = settings.model_copy(update={"trainer": settings.trainer.model_copy(update={"max_open": 1})})
+
+    async def body() -> None:
+        connection = await made(closed)
+        await write(connection, groups(*"abcdefghij"))
+        await drain(settings)
+        assert not any(seed.derivation for account in await check(connection, settings) for seed in account.seeds)
+        async with Writer(connection) as writer:
+            await writer.send(trainer_recorded(settings.trainer, source="/test", now=0))
+        await drain(closed)
+        assert any(seed.derivation for account in await check(connection, settings) for seed in account.seeds)
+
+    asyncio.run(body())
+
+
+def test_bounds_are_looked_at_now_and_then_and_hold_while_the_broker_is_away(settings: Settings) -> None:
+    async def body() -> None:
+        connection = await made(settings)
+        wide, narrow = settings.trainer, settings.trainer.model_copy(update={"max_open": 1})
+        seldom, often = OpenBounds(connection, narrow), OpenBounds(connection, narrow, every_s=0)
+        nowhere = replace(connection, bootstrap_servers="127.0.0.1:1")
+        assert await OpenBounds(nowhere, narrow, every_s=0).now() == narrow
+        assert (await seldom.now()).max_open == (await often.now()).max_open == wide.max_open
+        async with Writer(connection) as writer:
+            await writer.send(trainer_recorded(narrow, source="/test", now=0))
+        assert ((await seldom.now()).max_open, (await often.now()).max_open) == (wide.max_open, 1)
 
     asyncio.run(body())
 

@@ -19,9 +19,9 @@ from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.policy_events import policy_imported, policy_published, timeline_started
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.run_facts import cursor_moved, run_declared, settings_recorded
+from rolloutlog.contract.run_facts import cursor_moved, run_declared, settings_recorded, trainer_recorded
 from rolloutlog.contract.seeds import Seed, seed_cancelled_event, seed_event
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.vocabulary import EventType, RejectReason, SeedKind, Verdict
 from tests.cases.raw import NOW, SOURCE, Raw
 from tests.cases.rollouts import sound
@@ -56,6 +56,7 @@ def all_events() -> list[Outgoing]:
         policy_imported(Policy(0, 1), run="r", **BY),
         run_declared(Settings(), **BY),
         settings_recorded(Settings(), **BY),
+        trainer_recorded(TrainerSettings(), **BY),
         cursor_moved("feed/sums", {"at": 3}, **BY),
         rejected_event(Raw.of(sound("g")).event(), Rejected(RejectReason.SHAPE, "why"), **BY),
     ]

@@ -32,8 +32,8 @@ from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.notices import read_annotation, read_cancelled, read_taken
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.run_facts import cursor_moved, run_declared, settings_recorded
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.run_facts import cursor_moved, run_declared, settings_recorded, trainer_recorded
+from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, TOPICS, Names, Topic
 from rolloutlog.contract.vocabulary import EventType, RejectReason, Status
 from tests.cases.raw import NOW, SOURCE, Raw
@@ -138,11 +138,18 @@ def test_a_cancellation_of_others_than_members_is_rejected(members: Any) -> None
 def test_the_run_is_declared_with_what_cannot_change() -> None:
     settings = Settings()
     body = orjson.loads(run_declared(settings, **BY).value)
-    assert (body["partitions"], body["batch_groups"], body["sync_period"]) == (6, 8, 1)
+    assert (body["partitions"], body["max_message_bytes"]) == (6, 8 << 20)
     assert body["settings"] == settings.digest
     recorded = settings_recorded(settings, **BY)
     assert recorded.key == f"settings/{settings.digest}".encode()
     assert orjson.loads(recorded.value) == settings.agreed()
+
+
+def test_a_trainers_settings_lie_under_a_digest_of_their_own() -> None:
+    trainer = TrainerSettings(batch_groups=3)
+    recorded = trainer_recorded(trainer, **BY)
+    assert recorded.key == f"settings/{trainer.digest}".encode()
+    assert TrainerSettings.of_record(orjson.loads(recorded.value)["trainer"]) == trainer
 
 
 def test_a_cursor_has_one_key_so_that_the_newest_stands() -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import typing
+from collections.abc import Iterator
+from typing import Any, cast
 
+import orjson
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rolloutlog.contract import settings
-from rolloutlog.contract.settings import Section, Settings, Staleness, TrainerSettings
+from rolloutlog.contract.settings import (
+    Deadline,
+    DerivationSettings,
+    Section,
+    Settings,
+    Staleness,
+    TrainerSettings,
+)
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"namespcae": "x"}, "Extra inputs"),
@@ -47,6 +58,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trainer": {"staleness": {"max_token_staleness": 2, "on_expire": "drop-group"}}}, "never masks anything"),
     ({"trainer": {"staleness": {"max_token_staleness": 0}}}, "set on_expire"),
     ({"trainer": {"staleness": {"max_staleness": None, "max_token_staleness": 3}}}, "set on_expire"),
+    ({"trainer": {"max_passes": 2}}, "this build trains each group once"),
+    ({"trainer": {"straggler": {"type": "over-provision"}}}, "does nothing in this build that wait doesn't"),
+    ({"buffer": {"derivations": [{"name": "a", "derive": {"max_anchors": 2}}]}}, "seeds every restart"),
+    ({"buffer": {"derivations": [{"name": "a", "group_size": 4097}]}}, "less than or equal to 4096"),
+    ({"trainer": {"batch_groups": "none"}}, "valid integer"),
 ]
 
 
@@ -54,6 +70,62 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_work_is_refused_and_named(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=r"(?s).*" + said.replace("(", r"\(").replace(")", r"\)")):
         Settings.model_validate(given)
+
+
+def numbers(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type]]:
+    """Dotted name of every number, and whether it is whole."""
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from numbers(inner, f"{prefix}{name}.")
+        for kind in (inner, *typing.get_args(inner)):
+            if kind in (int, float):
+                yield prefix + name, kind
+
+
+def nested(name: str, value: object) -> dict[str, Any]:
+    for part in reversed(name.split(".")):
+        value = {part: value}
+    return cast("dict[str, Any]", value)
+
+
+NUMBERS = [
+    *((Settings, name, kind) for name, kind in numbers(Settings)),
+    *((DerivationSettings, name, kind) for name, kind in numbers(DerivationSettings)),
+    (Deadline, "seconds", float),
+]
+
+
+@pytest.mark.parametrize(("section", "name", "kind"), NUMBERS, ids=str)
+def test_every_number_is_finite_and_within_reason(section: type[BaseModel], name: str, kind: type) -> None:
+    """Infinity and NaN of each, and what no clock or counter holds: a lease of 1e300 seconds ended a worker later."""
+    absurd = [10**30] if kind is int else [math.inf, -math.inf, math.nan, "inf", "NaN"]
+    if kind is float and "reward" not in name:
+        absurd += [1e300, "1e300"]
+    for value in absurd:
+        with pytest.raises(ValidationError) as refusal:
+            section.model_validate(nested(name, value))
+        assert tuple(name.split(".")) in [problem["loc"] for problem in refusal.value.errors()]
+
+
+OPTIONAL = [
+    "run", "bootstrap_servers", "command_config", "blobs", "topics.replication", "trainer.max_open",
+    "trainer.staleness.max_staleness", "trainer.staleness.max_token_staleness", "trainer.staleness.on_expire",
+    "trainer.staleness.on_unknown",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_none_unsets_every_optional_setting(name: str) -> None:
+    """Also those whose default isn't unset, in the sections of lists too."""
+    found: Any = Settings.model_validate(nested(name, "none"))
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert found is None
+    derived = DerivationSettings.model_validate(
+        {"name": "a", "budget": "none", "derive": {"anchor": "tool-call", "max_anchors": "none"}}
+    )
+    assert (derived.budget, derived.derive.max_anchors) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +179,10 @@ def test_a_deployment_may_differ_in_what_is_its_own() -> None:
         "command_config": "client.properties",
         "blobs": "s3://bucket",
         "buffer": {"cache_bytes": 0},
-        "trainer": {"starve_s": 5, "buffer_bytes": 1 << 21},
+        "trainer": {"starve_s": 5, "buffer_bytes": 1 << 21, "buffer_groups": 16},
     }
-    assert Settings.model_validate(own).digest == Settings().digest
+    made = Settings.model_validate(own)
+    assert (made.digest, made.trainer.digest) == (Settings().digest, TrainerSettings().digest)
 
 
 @pytest.mark.parametrize(
@@ -117,13 +190,36 @@ def test_a_deployment_may_differ_in_what_is_its_own() -> None:
     [
         {"namespace": "other"}, {"run": "other"}, {"topics": {"partitions": 12}}, {"buffer": {"salt": "1"}},
         {"buffer": {"ratio": 0.5}}, {"buffer": {"derivations": []}}, {"buffer": {"capacity": 7}},
-        {"trainer": {"batch_groups": 4}}, {"trainer": {"sync_period": 2}}, {"trainer": {"max_passes": 2}},
-        {"trainer": {"staleness": {"max_staleness": 2}}}, {"trainer": {"max_open": 12}},
+        {"buffer": {"lease_s": 7}}, {"buffer": {"max_attempts": 7}},
     ],
     ids=str,
 )  # fmt: skip
 def test_what_a_run_must_agree_on_changes_the_digest(changed: dict[str, Any]) -> None:
     assert Settings.model_validate(changed).digest != Settings().digest
+    assert Settings.model_validate(changed).trainer.digest == TrainerSettings().digest
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"batch_groups": 4}, {"sync_period": 2}, {"staleness": {"max_staleness": 2}}, {"max_open": 12},
+        {"straggler": {"type": "deadline", "seconds": 5}}, {"order": "arrival"}, {"min_survivors": 1},
+        {"drop_zero_variance": False}, {"overcommit": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_trainer_may_change_has_a_digest_of_its_own(changed: dict[str, Any]) -> None:
+    """Design 8: it judges by other settings from its next start on, and the run stays the run."""
+    made = Settings.model_validate({"trainer": changed})
+    assert made.digest == Settings().digest
+    assert made.trainer.digest != TrainerSettings().digest
+    again = TrainerSettings.of_record(orjson.loads(orjson.dumps(made.trainer.recorded())))
+    assert again == made.trainer
+
+
+def test_settings_of_a_batch_above_our_own_budget_are_read_all_the_same() -> None:
+    large = TrainerSettings(batch_groups=10_000, buffer_groups=10_000)
+    assert TrainerSettings.of_record(large.recorded()).open_groups == 20_000
 
 
 def test_the_digest_depends_on_what_is_said_not_on_how() -> None:

@@ -44,8 +44,8 @@ def test_workers_write_rollouts_and_only_read_seeds_and_which_are_wanted() -> No
     assert "Write" not in of(Role.WORKERS)["math.rollout-index"]
 
 
-def test_only_who_declares_the_run_or_moves_cursors_writes_it() -> None:
-    assert writers(Topic.RUN) == {Role.OPERATOR, Role.IMPORTERS}
+def test_only_who_declares_the_run_moves_cursors_or_records_settings_writes_it() -> None:
+    assert writers(Topic.RUN) == {Role.OPERATOR, Role.IMPORTERS, Role.TRAINER}
 
 
 @pytest.mark.parametrize("role", [Role.REPLAY, Role.AUDIT, Role.PEOPLE])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
 from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError, TopicMismatch
-from rolloutlog.contract.run_facts import cursor_moved
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.run_facts import cursor_moved, trainer_recorded
+from rolloutlog.contract.settings import Deadline, Settings
 from rolloutlog.kafka.admin import create_topics
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.run_record import agree, check_retention, declare, differences, read_run
 from rolloutlog.kafka.transactions import TransactionalWriter
+from rolloutlog.kafka.writing import Writer
 
 
 def changed(settings: Settings, section: str, **fields: object) -> Settings:
@@ -45,12 +48,40 @@ def test_other_settings_are_refused_by_name(settings: Settings) -> None:
         connection = await connect(settings)
         await create_topics(connection, settings)
         await declare(connection, settings)
-        with pytest.raises(RunMismatch, match=r"trainer\.batch_groups = 8, this deployment has 4"):
-            await agree(connection, changed(settings, "trainer", batch_groups=4))
-        with pytest.raises(RunMismatch, match=r"buffer\.salt"):
-            await declare(connection, changed(settings, "buffer", salt="other"))
+        for ask in (agree, declare):
+            with pytest.raises(RunMismatch, match=r"buffer\.salt = '0', this deployment has 'other'") as refusal:
+                await ask(connection, changed(settings, "buffer", salt="other", lease_s=5.0))
+            assert "the run has buffer.lease_s = 60.0, this deployment has 5.0" in refusal.value.message
+            assert "for the life of a run" in refusal.value.message
+            assert "topics create" not in refusal.value.hint, "it would refuse as well"
         with pytest.raises(TopicMismatch, match=r"max\.message\.bytes"):
             await agree(connection, changed(settings, "topics", max_message_bytes=1 << 20))
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+def test_the_trainers_settings_may_change_and_the_last_recorded_hold(settings: Settings) -> None:
+    """Design 8: a trainer that goes back to former settings records them again."""
+    other = changed(settings, "trainer", batch_groups=4)
+
+    async def body() -> None:
+        connection = await connect(settings)
+        await create_topics(connection, settings)
+        assert (await declare(connection, settings)).trainer_settings() == settings.trainer
+        assert (await declare(connection, other)).trainer_settings() == settings.trainer, "it is declared once"
+        assert await agree(connection, other) == await agree(connection, settings)
+        async with Writer(connection) as writer:
+            for trainer in (other.trainer, settings.trainer, other.trainer):
+                await writer.send(trainer_recorded(trainer, source="/t", now=0))
+                await writer.flush()
+                record = await read_run(connection)
+                assert record.trainer_settings() == record.trainer_settings(trainer.digest) == trainer
+            await writer.send(_unknown())
+        assert (await read_run(connection)).trainer_settings() is None, "nothing foreign stops a service"
+
+    def _unknown() -> Outgoing:
+        return replace(trainer_recorded(other.trainer, source="/t", now=0), value=b'{"trainer": {"max_passes": 9}}')
 
     asyncio.run(body())
 
@@ -60,7 +91,7 @@ def test_of_two_declarations_at_once_one_stands(settings: Settings) -> None:
     async def body() -> None:
         connection = await connect(settings)
         await create_topics(connection, settings)
-        other = changed(settings, "trainer", batch_groups=4)
+        other = changed(settings, "buffer", salt="other")
         tries = [declare(connection, each) for each in (settings, other)]
         said = await asyncio.gather(*tries, return_exceptions=True)
         assert [type(one) for one in said if isinstance(one, BaseException)] in ([], [RunMismatch])
@@ -101,6 +132,8 @@ def test_retention_below_what_is_still_needed_is_refused() -> None:
     check_retention(short)
     with pytest.raises(SettingsError, match="checkpoint interval"):
         check_retention(short, checkpoint_interval_s=3600)
+    with pytest.raises(SettingsError, match=r"trainer\.straggler\.seconds"):
+        check_retention(changed(short, "trainer", straggler=Deadline(seconds=700)))
 
 
 def test_differences_name_the_path() -> None:

@@ -24,5 +24,5 @@ def drawn_group(*members: Rollout, step: int = 5, **settings: Any) -> DrawnGroup
     if not isinstance(decision, Ready):
         raise AssertionError(decision)
     pending = desk.pending(members[0].slot.group)
-    final = final_of(pending, decision.verdict, timeline=0, as_of=desk.assembly.next_offset)
+    final = final_of(pending, decision.verdict, timeline=0, as_of=desk.assembly.next_offset, settings="")
     return drawn(Pick(pending, decision.verdict, final))

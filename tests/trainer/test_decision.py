@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.settings import Deadline, OverProvision
+from rolloutlog.contract.settings import Deadline
 from rolloutlog.contract.vocabulary import DropReason, Status, Verdict
 from rolloutlog.trainer.decision import Decision, Drop, Held, Ready, Remake, Waiting
 from tests.trainer.desk import Desk, ended, pending_reward, rollout, staleness, straggler
@@ -146,27 +146,27 @@ def test_an_unknown_policy_drops_the_group_live_and_passes_offline() -> None:
     assert kept(desk.decide(None, offline)) == [0, 1]
 
 
-def test_over_provision_trains_the_first_that_are_complete() -> None:
+def test_a_group_that_needs_fewer_trains_the_first_that_are_complete() -> None:
     """Design 8: `group_train` of `group_size`, by offset; the rest is surplus."""
     desk = Desk()
     more: dict[str, Any] = {"size": 3, "group_train": 2}
     desk.say(rollout(2, **more))
-    assert isinstance(desk.decide(5, **straggler(OverProvision())), Waiting)
+    assert isinstance(desk.decide(5), Waiting)
     desk.say(rollout(0, **more))
-    assert kept(desk.decide(5, **straggler(OverProvision()))) == [2, 0]
+    assert kept(desk.decide(5)) == [2, 0]
     desk.say(rollout(1, **more))
-    assert kept(desk.decide(5, **straggler(OverProvision()))) == [2, 0]
+    assert kept(desk.decide(5)) == [2, 0]
 
 
-def test_over_provision_makes_expired_members_again_only_if_too_few_are_left() -> None:
+def test_a_group_that_needs_fewer_makes_expired_members_again_only_if_too_few_are_left() -> None:
     desk = Desk()
     more: dict[str, Any] = {"size": 3, "group_train": 2}
     desk.say(rollout(2, 0, **more), rollout(0, **more))
-    remade = desk.decide(5, **straggler(OverProvision()))
+    remade = desk.decide(5)
     assert isinstance(remade, Remake)
     assert [m.member for m in remade.members] == [2]
     desk.say(rollout(1, **more))
-    assert kept(desk.decide(5, **straggler(OverProvision()))) == [0, 1]
+    assert kept(desk.decide(5)) == [0, 1]
 
 
 def test_a_deadline_runs_on_the_timestamps_of_the_partition() -> None:

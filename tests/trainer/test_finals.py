@@ -17,7 +17,7 @@ MASKED = staleness(max_staleness=3, max_token_staleness=1, on_expire="drop-group
 def trained(desk: Desk, step: int = 5) -> GroupFinal:
     decision = desk.decide(step, **MASKED)
     assert isinstance(decision, Ready)
-    return final_of(desk.pending(), decision.verdict, timeline=0, as_of=desk.assembly.next_offset)
+    return final_of(desk.pending(), decision.verdict, timeline=0, as_of=desk.assembly.next_offset, settings="s")
 
 
 def test_a_trained_group_names_every_member_with_its_handle_and_verdict() -> None:
@@ -70,7 +70,7 @@ def test_a_dropped_group_says_what_was_lost() -> None:
     desk.say(rollout(0, 0, seed=None), rollout(1, [4] * 7, seed=None))
     decision = desk.decide(5)
     assert isinstance(decision, Drop)
-    final = final_of(desk.pending(), decision.verdict, timeline=0, as_of=2, reason=decision.reason)
+    final = final_of(desk.pending(), decision.verdict, timeline=0, as_of=2, settings="s", reason=decision.reason)
     assert (final.reason, final.masks) == (DropReason.NO_SEED, None)
     assert [m.response_tokens for m in final.members] == [2, 7]
     assert [m.verdict for m in final.members] == [Verdict.EXPIRED, Verdict.FRESH]

@@ -75,7 +75,7 @@ def test_an_ended_group_is_shown_as_it_was_drawn() -> None:
     desk.say(rollout(0, [4, 4]), rollout(1, [2, 4, 4, 2, 4]))
     decision = desk.decide(5, **MASKED)
     assert isinstance(decision, Ready)
-    final = final_of(desk.pending(), decision.verdict, timeline=0, as_of=2)
+    final = final_of(desk.pending(), decision.verdict, timeline=0, as_of=2, settings="")
     judge = Judge(TrainerSettings.model_validate(MASKED), live())
     found = group_row(desk.pending(), judge, 19, desk.assembly.time.now, final)
     assert (found["status"], found["step"]) == ("trained", 5)

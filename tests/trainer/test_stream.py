@@ -17,6 +17,7 @@ from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, EventType, Verdict
+from rolloutlog.kafka.run_record import read_run
 from rolloutlog.trainer.batch import Batch
 from rolloutlog.trainer.opening import Start
 from rolloutlog.trainer.stream import GroupStream
@@ -274,6 +275,26 @@ def test_held_groups_are_never_drawn_early(log: Log) -> None:
             assert names(await anext(batches)) == {id_of("now"), id_of("then")}
             with pytest.raises(Starved, match="is held for a later step"):
                 await anext(batches)
+
+    asyncio.run(body())
+
+
+def test_a_trainer_may_start_with_other_settings_and_every_final_names_those_that_judged_it(log: Log) -> None:
+    """Design 8: staleness, B and filters change at a start; topics and buffer never do."""
+    other = with_trainer(log.settings, min_survivors=1, staleness={"max_staleness": "none"})
+    starts = {"a": log.settings, "b": other, "c": log.settings, "d": log.settings}
+
+    async def body() -> None:
+        for name, settings in starts.items():
+            async with GroupStream(settings, Start(step=1)) as stream:
+                await log.write(*group(name))
+                await drained(stream)
+        judged = {final.group: final.settings for final in await log.finals()}
+        assert judged == {id_of(name): settings.trainer.digest for name, settings in starts.items()}
+        record = await read_run(log.connection)
+        assert record.trainer_settings(other.trainer.digest) == other.trainer.model_copy(update={"starve_s": 300.0})
+        recorded = [event.headers.type for event in await log.read(Topic.RUN)]
+        assert recorded.count(EventType.SETTINGS_RECORDED) == 4, "the run's, the trainer's, another, and back again"
 
     asyncio.run(body())
 

@@ -1,7 +1,7 @@
 """The page of settings, from their models.
 
-Guarantees: dotted name, variable, type, default and meaning of each; what a list or a tagged union holds has a part
-of its own. Leaves out: combinations that are refused, which the refusal itself explains.
+Guarantees: dotted name, variable, type, default and meaning of each, and when it may change; what a list or a tagged
+union holds has a part of its own. Leaves out: combinations that are refused, which the refusal itself explains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,22 @@ INTRODUCTION = """\
 Settings come from flags, then from variables, then from `--config FILE` or `./rolloutlog.toml`, then from these
 defaults. In the file a dotted name is a key of a table: `trainer.staleness.max_staleness` is `max_staleness` under
 `[trainer.staleness]`. An unknown key or variable is refused with the nearest name. `rolloutlog config show` prints
-what holds and where it comes from."""
+what holds and where it comes from.
+
+A setting that may be unset is unset by `none`: `--bootstrap-servers none`,
+`ROLLOUTLOG_TRAINER__STALENESS__MAX_STALENESS=none`, or `max_staleness = "none"` in the file. So one that has a
+default, or that a file sets, can be unset too. Numbers are finite; infinity and NaN are refused everywhere.
+
+The column "may change" says when:
+
+- *never*: fixed for the life of a run. `rolloutlog topics create` declares them, and a service that has others is
+  refused (RunMismatch), since on which partition a record lies, what a shard draws and how attempts are counted follow
+  from them, and what is on the log can't be counted anew. For others, declare a run in another namespace.
+- *at a start*: the trainer's. It records them on `run` when it starts with others than were recorded last, and every
+  final event names the digest of those that judged the group. The other services don't compare them: the bounds on open
+  groups follow what was recorded last, within ten seconds.
+- *as the topics*: what the topics were made with, if it is given.
+- *any time*: each process has its own."""
 
 PLAIN: dict[Any, str] = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "unset"}
 
@@ -34,13 +49,30 @@ PLAIN: dict[Any, str] = {int: "integer", float: "number", str: "text", bool: "tr
 def page() -> str:
     """docs/reference/settings.md."""
     rows = [
-        (md.code(name), md.code(variable_of(name)), _type(field.annotation), _default(field), field.description)
+        (
+            md.code(name), md.code(variable_of(name)), _type(field.annotation), _default(field),
+            _change(name), field.description,
+        )
         for name, field in _fields(Settings)
-    ]
+    ]  # fmt: skip
     parts = [block for model in _parts(Settings) for block in _part(model)]
     return md.page(
-        "Settings", INTRODUCTION, md.table(("setting", "variable", "type", "default", "means"), rows), *parts
+        "Settings",
+        INTRODUCTION,
+        md.table(("setting", "variable", "type", "default", "may change", "means"), rows),
+        *parts,
     )
+
+
+def _change(name: str) -> str:
+    """When a setting may change, as those say who compare it."""
+    agreed, recorded = Settings().agreed(), Settings().trainer.recorded()
+    section, _, rest = name.partition(".")
+    if name in ("run", "topics.max_message_bytes") or rest in agreed.get(section, ()):
+        return "never"
+    if section == "trainer" and rest.split(".")[0] in recorded:
+        return "at a start"
+    return {"namespace": "names the run", "topics": "as the topics"}.get(section, "any time")
 
 
 def _part(model: Model) -> tuple[str, str, str]:
