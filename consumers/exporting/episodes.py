@@ -1,18 +1,17 @@
 """One rollout as a line of era E4: an episode as verifiers 0.4.0 writes and reads it (reference prime_verifiers 1.2).
 
-Guarantees: an episode that was imported from that layout is written as it was, byte for byte, but for numbers that
-float32 doesn't hold; any other record becomes an episode that verifiers 0.4.0 reads, without inventing what it doesn't
-have. Leaves out: files (`layouts`).
+Guarantees: an episode that was imported from that layout with its group is written as it was, byte for byte, but for
+numbers that float32 doesn't hold; any other record becomes an episode that verifiers 0.4.0 reads, without inventing
+what it doesn't have, and gets a stamp (`stamping`). Leaves out: files (`layouts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import orjson
-
-from rolloutlog.consumers.exporting.arrays import Json, nodes_of
+from rolloutlog.consumers.exporting.arrays import LATE, Json, nodes_of
+from rolloutlog.consumers.exporting.stamping import Dialect, Said
 from rolloutlog.consumers.exporting.standing import Standing
 from rolloutlog.contract.vocabulary import RunKind, Status
 
@@ -31,6 +30,9 @@ NODE = (
     "logprobs", "advantages", "reference_logprobs", "trainer_logprobs", "entropies",
 )  # fmt: skip
 """Keys in the order in which verifiers 0.4.0 writes them; others follow."""
+DIALECT = Dialect(
+    frozenset(("E4", "E5")), frozenset(("trained", "step", "advantage", "advantage_of", *LATE)), strict=False
+)
 OURS = frozenset({"reward", "agents", "episode", "grain", "nodes", "logprob_precision", "replay_task", "columns"})
 """Keys of a record that are no trace's."""
 STAMPS = frozenset({"run", "kind", "env_name", "group_id", "policy_version", "eval_step"})
@@ -39,20 +41,33 @@ STAMPS = frozenset({"run", "kind", "env_name", "group_id", "policy_version", "ev
 
 def episode_of(standing: Standing, *, trained: bool) -> bytes:
     """The line, without its end. `trained`: the copy of what was trained, with the advantage and late arrays."""
+    return DIALECT.line(standing, lambda: _episode(standing, trained=trained), lambda: _bare(standing))
+
+
+def _episode(standing: Standing, *, trained: bool) -> tuple[Json, Said]:
     record = standing.rollout.trajectory.record
     episode = cast("Json | None", record.get("episode"))
     traces = _traces(standing, trained=trained)
     if episode is None:
         episode = _new_episode(standing)
     task = episode.get("task") or (traces[0]["task"] if traces else _task(record))
-    line = {**episode, "task": task, "traces": traces}
-    return orjson.dumps(_ordered(line, EPISODE), option=orjson.OPT_SERIALIZE_NUMPY)
+    return _ordered({**episode, "task": task, "traces": traces}, EPISODE), _said(episode)
 
 
-def says_group(standing: Standing) -> bool:
-    """True if the episode names its group."""
-    episode = cast("Json | None", standing.rollout.trajectory.record.get("episode"))
-    return episode is None or bool(episode.get("group"))
+def _bare(standing: Standing) -> Json:
+    """An episode of which nothing can be said."""
+    slot = standing.rollout.slot
+    return {"id": slot.rollout, "env": {"id": slot.env or ""}, "task": {"type": "Task", "data": {}}, "traces": []}
+
+
+def _said(episode: Json) -> Said:
+    """What an episode says of whose it is; its parts may be objects or names."""
+    run, group, env = (_named(episode.get(name)) for name in ("run", "group", "env"))
+    return Said(run.get("id"), group.get("id"), env.get("name") or env.get("id"))
+
+
+def _named(part: Any) -> Json:
+    return cast("Json", part) if isinstance(part, dict) else {"id": part}
 
 
 def _traces(standing: Standing, *, trained: bool) -> list[Json]:
@@ -62,28 +77,32 @@ def _traces(standing: Standing, *, trained: bool) -> list[Json]:
     nodes = list(nodes_of(standing.rollout.trajectory, standing.notes if trained else {}))
     if "agents" not in record and not nodes and record.get("episode") is not None:
         return []
-    main = {key: value for key, value in record.items() if key not in OURS}
+    shared = {key: value for key, value in record.items() if key not in OURS}
+    main = next((number for number, agent in enumerate(agents) if agent.get("trainable", True)), 0)
     traces: list[Json] = []
     for number, agent in enumerate(agents):
-        own = cast("Json", agent.get("record") or main)
-        root = int(agent.get("root", 0))
-        trace = {**own, "task": _task(record if own is main else own), "nodes": _nodes(nodes, number, root)}
-        traces.append(_trace(standing, trace, agent, trained=trained))
+        own = cast("Json", agent.get("record") or shared)
+        trace = {**own, "task": _task(record if own is shared else own)}
+        trace["nodes"] = _nodes(nodes, number, int(agent.get("root", 0)))
+        if "episode" not in record:
+            trace = _new_trace(standing, trace, agent, number)
+        if number == main and standing.notes.get("reward", standing.reward) != standing.rollout.trajectory.reward:
+            trace["rewards"] = _rewards({}, standing.reward)
+        if trained and (said := _advantage(standing, trace)) is not None:
+            trace["info"] = {**(trace.get("info") or {}), "advantage": said}
+        traces.append(_ordered(trace, TRACE))
     return traces
 
 
-def _trace(standing: Standing, trace: Json, agent: Json, *, trained: bool) -> Json:
-    slot = standing.rollout.slot
-    if "episode" not in standing.rollout.trajectory.record:
-        trace = {key: value for key, value in trace.items() if key not in STAMPS and value is not None}
-        trace["rewards"] = _rewards(trace, standing.reward)
-        trace["agent"] = _agent(trace, agent)
-        trace.setdefault("id", slot.trace or slot.rollout)
-        trace.setdefault("ok", standing.rollout.status is Status.COMPLETED)
-        trace.setdefault("is_completed", standing.rollout.status is Status.COMPLETED)
-    if trained and (said := _advantage(standing, trace)) is not None:
-        trace["info"] = {**(trace.get("info") or {}), "advantage": said}
-    return _ordered(trace, TRACE)
+def _new_trace(standing: Standing, trace: Json, agent: Json, number: int) -> Json:
+    """What a record that was never an episode's says of one agent; each trace has an id of its own."""
+    slot, good = standing.rollout.slot, standing.rollout.status is Status.COMPLETED
+    own_id = slot.trace or slot.rollout
+    made = {key: value for key, value in trace.items() if key not in STAMPS and value is not None}
+    made["rewards"] = _rewards(made, agent.get("reward", standing.reward))
+    made["agent"] = _agent(made, agent)
+    said = {"id": agent.get("trace") or (f"{own_id}/{number}" if number else own_id), "ok": good, "is_completed": good}
+    return {**said, **made}
 
 
 def _advantage(standing: Standing, trace: Json) -> float | None:
@@ -91,11 +110,11 @@ def _advantage(standing: Standing, trace: Json) -> float | None:
     return each.get(str(trace.get("id")), standing.advantage)
 
 
-def _nodes(nodes: Iterable[Json], agent: int, root: int) -> list[Json]:
+def _nodes(nodes: Sequence[Json], agent: int, root: int) -> list[Json]:
+    """The nodes of one agent, which name one another by their places among themselves."""
+    own = {place: number for number, place in enumerate(i for i, node in enumerate(nodes) if node["agent"] == agent)}
     written: list[Json] = []
-    for node in nodes:
-        if node["agent"] != agent:
-            continue
+    for node in (nodes[place] for place in own):
         facts = cast("Json", dict(node["facts"]))
         for derived in ("temperature", "top_p", "top_k", "finish_reason", "usage", "step"):
             facts.pop(derived, None)
@@ -103,8 +122,8 @@ def _nodes(nodes: Iterable[Json], agent: int, root: int) -> list[Json]:
             facts["semantic_parents"] = [{**edge, "node": edge["node"] - root} for edge in facts["semantic_parents"]]
         if facts.get("message") is None:
             facts["message"] = {"role": "assistant" if facts.get("sampled") else "user", "content": ""}
-        if node["parent"] is not None:
-            facts["parent"] = node["parent"] - root
+        if node["parent"] in own:
+            facts["parent"] = own[node["parent"]]
         arrays = {name: node[name] for name in ("token_ids", "mask", "is_content", "logprobs")}
         written.append(_ordered({**facts, **arrays, **node["late"]}, NODE))
     return written

@@ -1,8 +1,9 @@
 """One rollout as a record of July 2026, and its row of the index (reference prime_verifiers 1.4).
 
 Guarantees: the line has the fields of that layout and no others, and the row's span is the line's bytes without its
-end; a record that was imported from that layout is written as it was, but for numbers that float32 doesn't hold. Leaves
-out: what the layout has no place for: several agents, calls, tools.
+end; a record that was imported from that layout with its group is written as it was, but for numbers that float32
+doesn't hold. What the layout has no place for (several agents, calls, tools, a run) is in a stamp within `info`
+(`stamping`). Leaves out: files (`layouts`).
 """
 
 from __future__ import annotations
@@ -12,20 +13,36 @@ from typing import Any, cast
 import orjson
 
 from rolloutlog.consumers.exporting.arrays import Json, nodes_of
+from rolloutlog.consumers.exporting.stamping import Dialect, Said
 from rolloutlog.consumers.exporting.standing import Standing
+from rolloutlog.contract.graph import leaf_count
 from rolloutlog.contract.vocabulary import Status
 
 TRACE = (
     "id", "task", "nodes", "rewards", "metrics", "info", "extra_usage", "is_completed", "stop_condition", "errors",
     "timing",
 )  # fmt: skip
+DIALECT = Dialect(frozenset(("E1", "E1b")), frozenset(), strict=True)
 SPANS = ("setup", "generation", "finalize", "scoring")
-NOTHING = {"start": 0.0, "end": 0.0}
+UNTIMED = {"start": 0.0, "end": 0.0}
 
 
 def record_of(standing: Standing) -> bytes:
     """The line, without its end."""
-    return orjson.dumps(_trace(standing), option=orjson.OPT_SERIALIZE_NUMPY)
+    return DIALECT.line(standing, lambda: _said(standing), lambda: _bare(standing))
+
+
+def _said(standing: Standing) -> tuple[Json, Said]:
+    trace = _trace(standing)
+    stamp = _object(cast("Json", trace["info"]), "prime_rl")
+    return trace, Said(None, stamp.get("group_id"), stamp.get("env_name"))
+
+
+def _bare(standing: Standing) -> Json:
+    """A trace of which nothing can be said."""
+    nothing: Json = {"task": {}, "nodes": [], "rewards": {}, "metrics": {}, "info": {}, "extra_usage": [], "errors": []}
+    said = {"id": _trace_id(standing), "is_completed": False, "stop_condition": None, "timing": _timing({})}
+    return {name: (nothing | said)[name] for name in TRACE}
 
 
 def row_of(standing: Standing, offset: int, line: bytes) -> bytes:
@@ -35,10 +52,10 @@ def row_of(standing: Standing, offset: int, line: bytes) -> bytes:
     span = trajectory.policy_span
     row = {
         "trace": _trace_id(standing),
-        "task_idx": task.get("idx"),
-        "task_name": task.get("name"),
+        "task_idx": _scalar(task.get("idx")),
+        "task_name": _scalar(task.get("name")),
         "reward": standing.reward,
-        "branches": len(trajectory.branches),
+        "branches": leaf_count(trajectory.parents),
         "turns": sum(trajectory.sampled_nodes),
         "stop": trajectory.record.get("stop_condition"),
         "offset": offset,
@@ -123,11 +140,15 @@ def _error(error: Any) -> Json:
 
 
 def _timing(said: Json) -> Json:
-    spans = {name: _object(said, name) or NOTHING for name in SPANS}
+    spans = {name: _object(said, name) or UNTIMED for name in SPANS}
     if "agent" in said and "generation" not in said:
         spans["generation"] = _object(said, "agent")
     spans = {name: {edge: span.get(edge, 0.0) for edge in ("start", "end")} for name, span in spans.items()}
     return {"start": said.get("start", 0.0), **spans}
+
+
+def _scalar(value: Any) -> str | int | None:
+    return value if isinstance(value, str | int) else None
 
 
 def _object(whole: Json, name: str) -> Json:

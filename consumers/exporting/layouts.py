@@ -10,17 +10,13 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-import orjson
-
-from rolloutlog.consumers.exporting.episodes import episode_of, says_group
+from rolloutlog.consumers.exporting.episodes import episode_of
 from rolloutlog.consumers.exporting.july import record_of, row_of
 from rolloutlog.consumers.exporting.standing import Standing
 from rolloutlog.consumers.exporting.tables import ParquetFile
 from rolloutlog.contract.vocabulary import RunKind
 
 OPEN_FILES = 32
-SIZE = "rollouts_per_example"
-"""What verifiers calls a group's size in `metadata.json`."""
 
 
 class Layout(Protocol):
@@ -64,17 +60,10 @@ class Appending:
 
 
 class EpisodeLayout:
-    """Era E4: `rollouts/step_N/<kind>/all/traces.jsonl`, and `effective` for what was trained.
-
-    Where episodes don't say their group, the size of the groups stands beside them as verifiers writes it, so that an
-    import finds the groups again.
-    """
+    """Era E4: `rollouts/step_N/<kind>/all/traces.jsonl`, and `effective` for what was trained."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
         self._files = Appending(root)
-        self._sizes: dict[str, set[int]] = {}
-        self._nameless: set[str] = set()
 
     def add(self, standing: Standing) -> None:
         """Write an episode, and its copy where it was trained."""
@@ -86,15 +75,9 @@ class EpisodeLayout:
     def close(self) -> None:
         """End every file."""
         self._files.close()
-        for folder in self._nameless:
-            if len(sizes := self._sizes[folder]) == 1:
-                (self._root / folder / "metadata.json").write_bytes(orjson.dumps({SIZE: sizes.pop()}))
 
     def _write(self, folder: str, standing: Standing, *, trained: bool) -> None:
         self._files.append(f"{folder}/traces.jsonl", episode_of(standing, trained=trained))
-        self._sizes.setdefault(folder, set()).add(standing.rollout.slot.group_size)
-        if standing.rollout.slot.group_size > 1 and not says_group(standing):
-            self._nameless.add(folder)
 
 
 class RecordLayout:

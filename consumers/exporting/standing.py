@@ -7,7 +7,7 @@ made of the group, but for whether it trained the member.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,11 +32,16 @@ Member = tuple[str, int]
 
 @dataclass(slots=True)
 class Standing:
-    """One rollout that stands: its event, what it holds, and the facts that were said of it later."""
+    """One rollout that stands: its event, what it holds, and the facts that were said of it later.
+
+    `is_ordered`: all members of its group stand, in the order of their numbers, so that whoever counts them numbers
+    them alike.
+    """
 
     event: Event
     rollout: Rollout
     notes: dict[str, Any]
+    is_ordered: bool = False
 
     @property
     def advantage(self) -> float | None:
@@ -57,9 +62,7 @@ class Standing:
     @property
     def step(self) -> int:
         """Train step in whose window it came: as recorded, else the step it was dispatched at, else 0."""
-        headers = self.event.headers
-        known = headers.step if headers.step is not None else headers.dispatch_step
-        return 0 if known is None else known
+        return _step_of(self.event)
 
     @property
     def trained_step(self) -> int:
@@ -72,6 +75,8 @@ class Standing:
 class _Place:
     attempt: int
     offset: int
+    size: int
+    step: int
     notes: list[Handle] = field(default_factory=list[Handle])
 
 
@@ -86,10 +91,12 @@ class PartitionReader:
     _places: dict[Member, _Place] = field(default_factory=dict[Member, _Place])
     _notes: dict[tuple[str, int, int], list[Handle]] = field(default_factory=dict[tuple[str, int, int], list[Handle]])
     _trained: dict[Member, int] = field(default_factory=dict[Member, int])
+    _ordered: set[str] = field(default_factory=set[str])
 
     async def standing(self, payloads: PayloadReader) -> AsyncIterator[Standing]:
         """Rollouts that stand, in the order of their offsets. Raises OpenTransaction, BlobUnavailable."""
         await self._index()
+        self._ordered = _ordered(self._places)
         wanted = {place.offset: (member, place) for member, place in self._places.items()}
         async for events in read_to_end(self.connection, Topic.ROLLOUTS, self.partition):
             for event in events:
@@ -122,7 +129,7 @@ class PartitionReader:
     def _admit(self, slot: Slot, event: Event, rollout: Rollout) -> None:
         there = self._places.get((slot.group, slot.member))
         if there is None or rollout.slot.attempt > there.attempt:
-            self._places[slot.group, slot.member] = _Place(slot.attempt, event.offset)
+            self._places[slot.group, slot.member] = _Place(slot.attempt, event.offset, slot.group_size, _step_of(event))
 
     def _fold_final(self, event: Event) -> None:
         try:
@@ -142,8 +149,27 @@ class PartitionReader:
         found = await payloads.read_all(handles)
         for handle in handles:
             notes |= read_annotation(found[handle])
-        return Standing(event, await self._rollout(event), notes)
+        return Standing(event, await self._rollout(event), notes, member[0] in self._ordered)
 
     async def _rollout(self, event: Event) -> Rollout:
         body, content_type = await claimed_body(event, self.blobs)
         return read_rollout(event, body, content_type)
+
+
+def _step_of(event: Event) -> int:
+    headers = event.headers
+    known = headers.step if headers.step is not None else headers.dispatch_step
+    return 0 if known is None else known
+
+
+def _ordered(places: Mapping[Member, _Place]) -> set[str]:
+    """Groups all of whose members stand in order, in one step's folder."""
+    groups: dict[str, list[tuple[int, _Place]]] = {}
+    for (group, member), place in sorted(places.items(), key=lambda item: item[1].offset):
+        groups.setdefault(group, []).append((member, place))
+    return {
+        group
+        for group, members in groups.items()
+        if [member for member, _ in members] == list(range(members[0][1].size))
+        and len({place.step for _, place in members}) == 1
+    }

@@ -92,7 +92,9 @@ class Census:
         """Fix sizes and members: what the log says stays, the rest fills up."""
         self.settle(known)
         for chain in self._chains.values():
-            chain.place((key for key in chain.members if key not in known.rollouts), known.groups)
+            chain.place(
+                (key for key, free in chain.members.items() if not free and key not in known.rollouts), known.groups
+            )
             for key, free in chain.members.items():
                 there = known.rollouts.get(key)
                 self._touch(chain, there.group if there else _of(free).group, there.size if there else _of(free).size)
@@ -120,7 +122,7 @@ class Census:
         self._add(identity, path)
         key = self._main(identity) or ""
         chain = self._chains[self._chain_of[key]]
-        if key not in known.rollouts:
+        if key not in known.rollouts and not chain.members[key]:
             if not chain.size and not _has_room(known.groups.get(chain.base)):
                 raise SettingsError(
                     f"nothing says how many rollouts a group of {path} has, and what is still written can't show it",
@@ -146,7 +148,8 @@ class Census:
 
     def wants(self, group: str, key: str, mark: str) -> bool:
         """True if a group, a trace of this key, or a line of this mark was counted."""
-        return key in self._chain_of or first_group(group) in self._chains or not self._wanted.isdisjoint((key, mark))
+        is_counted = key in self._chain_of or group in self._chains or first_group(group) in self._chains
+        return is_counted or not self._wanted.isdisjoint((key, mark))
 
     @property
     def singles(self) -> int:
@@ -167,7 +170,10 @@ class Census:
             self._unscored.add(keys[0])
         chain = self._chain(identity, path)
         self._chain_of[keys[0]] = chain.base
-        chain.members[keys[0]] = None
+        if identity.own is None:
+            chain.members[keys[0]] = None
+        else:
+            chain.fix(keys[0], Free(*identity.own))
         if len(keys) > 1:
             self._episodes.update(dict.fromkeys(keys, (keys[0], len(keys))))
 
@@ -183,7 +189,9 @@ class Census:
     def _chain(self, identity: Identity, path: str) -> Chain:
         """The groups that a trace belongs to: those that it names, those of its task, or one of its own."""
         size, single = self.group_size or identity.group_size or 0, False
-        if identity.group is not None:
+        if identity.own is not None:
+            base, size = identity.own.group, identity.own.size
+        elif identity.group is not None:
             base, size = identity.group_id(identity.group), size or self.learned
         elif size and (identity.task or identity.prompt):
             self._look_at_name(identity, path)

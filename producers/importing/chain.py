@@ -50,6 +50,14 @@ class Chain:
     _passed: int = 0
     """Groups that are known to be full, and how many members they have."""
 
+    _fixed: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
+    """Members whose place is said, by group."""
+
+    def fix(self, key: str, place: Free) -> None:
+        """A trace whose place is said."""
+        self.members[key] = place
+        self._fixed.setdefault(place.group, set()).add(place.member)
+
     def place(self, keys: Iterable[str], known: Mapping[str, KnownGroup]) -> None:
         """Give each of these traces, none of which is on the log, a place."""
         new = list(keys)
@@ -62,7 +70,7 @@ class Chain:
             group = f"{self.base}{FURTHER}{ordinal}" if ordinal else self.base
             there = known.get(group)
             size = there.size if there else self._next_size(total, left)
-            taken = there.members if there else set[int]()
+            taken = (there.members if there else set[int]()) | self._fixed.get(group, set())
             for member in range(size):
                 if member not in taken:
                     left -= 1

@@ -63,6 +63,12 @@ class Group(Struct):
     id: str | None = None
 
 
+class Own(Struct):
+    """The stamp of an export of ours (`rolloutlog.contract.stamp`): whose the line is."""
+
+    slot: dict[str, str]
+
+
 class Stamp(Struct):
     """E1b: `info.prime_rl`; in E2 the same names stand at the top, in E3 in `info`."""
 
@@ -77,6 +83,7 @@ class Info(Stamp):
     """A trace's free facts."""
 
     prime_rl: Stamp | UnsetType | None = UNSET
+    rolloutlog: Own | None = None
     dispatch: Any = UNSET
 
 
@@ -103,6 +110,7 @@ class Glance(Stamp):
     group: Group | str | None = None
     run: Run | None = None
     info: Info | str | None = None
+    rolloutlog: Own | None = None
     traces: list[TraceGlance] | UnsetType = UNSET
     nodes: Any = UNSET
     completion: Any = UNSET
@@ -124,7 +132,24 @@ class _Skimmed(Glance):
     branches: Raw | UnsetType = UNSET
 
 
+class _Stamped(Struct):
+    """A line of an export of ours whose other facts are of types that no era writes; its stamp says all."""
+
+    rolloutlog: Own | None = None
+    info: Any = None
+
+    def glance(self, error: msgspec.ValidationError) -> Glance:
+        """A line of the layout that has its stamp there. Raises the error that the whole line had, without one."""
+        if self.rolloutlog is not None:
+            return Glance(rolloutlog=self.rolloutlog, traces=[], env=None)
+        within: Any = cast("dict[str, Any]", self.info).get("rolloutlog") if isinstance(self.info, dict) else None
+        if within is None:
+            raise error
+        return Glance(info=Info(prime_rl=None, rolloutlog=msgspec.convert(within, Own)), nodes=None)
+
+
 _DECODER = msgspec.json.Decoder(_Skimmed)
+_STAMPED = msgspec.json.Decoder(_Stamped)
 
 
 def info_of(line: Glance) -> Info:
@@ -154,7 +179,10 @@ def task_key(line: Glance) -> str:
 def skim(raw: bytes | memoryview) -> Glance:
     """Look at a line that nobody parsed. Raises Rejected."""
     try:
-        return _DECODER.decode(raw)
+        try:
+            return _DECODER.decode(raw)
+        except msgspec.ValidationError as error:
+            return _STAMPED.decode(raw).glance(error)
     except msgspec.ValidationError as error:
         raise Rejected(RejectReason.SHAPE, str(error)) from error
     except msgspec.DecodeError as error:
@@ -166,6 +194,9 @@ def glance_at(line: object) -> Glance:
     if not isinstance(line, dict):
         raise Rejected(RejectReason.ERA_UNKNOWN, f"a line is one JSON object, not {type(line).__name__}")
     try:
-        return msgspec.convert(line, Glance)
+        try:
+            return msgspec.convert(line, Glance)
+        except msgspec.ValidationError as error:
+            return msgspec.convert(line, _Stamped).glance(error)
     except msgspec.ValidationError as error:
         raise Rejected(RejectReason.SHAPE, str(error)) from error

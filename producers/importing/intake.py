@@ -32,9 +32,6 @@ from rolloutlog.producers.importing.rejecting import attempt
 from rolloutlog.producers.importing.report import UNKNOWN, EraCounts, Report
 from rolloutlog.producers.importing.updates import Updates
 
-TIMELINE = 0
-"""Recorded policies are of timeline 0 (design 4)."""
-
 
 class Where(NamedTuple):
     """Where a line stands; lines count from 1."""
@@ -97,7 +94,7 @@ class Intake:
         if place is None:
             counts.skip("written-meanwhile", str(where))
             return []
-        if rollout.reward is None and self.census.whole and not place.scored:
+        if rollout.reward is None and self.census.whole and not place.scored and not rollout.is_own:
             rollout = _without_result(rollout)
         there = self.known.rollouts.get(place.key)
         older = self.known.older.get(place.key, set())
@@ -156,9 +153,7 @@ class Intake:
         return line.beside or "blank"
 
     def _new_policies(self, rollout: NormalRollout, now: int) -> list[Outgoing]:
-        if rollout.policy is None:
-            return []
-        found = {Policy(TIMELINE, rollout.policy.start), Policy(TIMELINE, rollout.policy.end)} - self.policies
+        found = set(rollout.policies) - self.policies
         self.policies |= found
         self.report.policies += len(found)
         return [policy_event(policy, self.run, now) for policy in sorted(found)]

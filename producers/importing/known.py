@@ -77,7 +77,7 @@ class Known:
         headers = event.headers
         try:
             kind, group = EventType(headers.require(Headers.type)), headers.require(Headers.group)
-            key = trace_key(headers.run, headers.trace) if kind in STATUS_OF and headers.trace else ""
+            key = trace_key(headers.run, headers.trace or headers.rollout or "") if kind in STATUS_OF else ""
             mark, file = mark_of(headers.raw_digest or ""), headers.source_file if key else None
             is_wanted = wanted is None or wanted(group, key, mark)
             if not is_wanted and file is None and group not in self.groups:

@@ -10,9 +10,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason, Status
 from rolloutlog.producers.importing.era import Beside, Era
-from rolloutlog.producers.importing.glance import Span as PolicySpan
 from rolloutlog.producers.importing.recorded import Identity, Lineage
 
 
@@ -35,12 +36,16 @@ class NormalRollout(Struct):
     """None: it was written before it was scored."""
     headers: list[tuple[str, bytes]]
     env: str | None = None
-    policy: PolicySpan | None = None
+    policies: list[Policy] = field(default_factory=list[Policy])
+    """Those that sampled it, or among which it was sampled."""
     dispatch_step: int | None = None
     step: int | None = None
     filtered: bool | None = None
     lineage: Lineage | None = None
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
+    slot: Slot | None = None
+    """The slot, where an export of ours said it."""
+    is_own: bool = False
 
 
 class Normal(Struct):

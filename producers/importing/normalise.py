@@ -15,16 +15,20 @@ from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.dead_letters import RAW_BYTES
 from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.era import Beside, Era
 from rolloutlog.producers.importing.index_rows import check_row
 from rolloutlog.producers.importing.lines import Line
 from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
 from rolloutlog.producers.importing.readers import Parsed, identify, look, parse, read
-from rolloutlog.producers.importing.recorded import Identity, Origin
+from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
 from rolloutlog.producers.importing.rejecting import attempt
 from rolloutlog.producers.importing.span import Span
 from rolloutlog.producers.importing.updates import UpdateAt, read_update
+
+TIMELINE = 0
+"""Recorded policies are of timeline 0 (design 4)."""
 
 
 def count(line: Line, span: Span) -> Identity | UpdateAt | None:
@@ -88,13 +92,23 @@ def _rollout(line: Line, parsed: Parsed, era: Era, origin: Origin) -> NormalRoll
         reward=recorded.trajectory.reward,
         headers=Headers.encode(provenance.of_value(recorded.status, recorded.trajectory, digest)),
         env=recorded.env,
-        policy=recorded.policy,
+        policies=_policies(recorded),
         dispatch_step=recorded.dispatch_step,
         step=recorded.step,
         filtered=recorded.filtered,
         lineage=recorded.lineage,
         notes=recorded.notes,
+        slot=recorded.slot,
+        is_own=recorded.is_own,
     )
+
+
+def _policies(recorded: Recorded) -> list[Policy]:
+    """Policies of a line: of its episode, where it names only those, or of its tokens."""
+    if recorded.is_own:
+        return recorded.trajectory.runs.policies() if len(recorded.trajectory.segments) else []
+    span = recorded.policy
+    return [] if span is None else [Policy(TIMELINE, span.start), Policy(TIMELINE, span.end)]
 
 
 def _fault(line: Line, rejected: Rejected) -> Fault:

@@ -7,6 +7,7 @@ due (`intake`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rolloutlog.contract import provenance, value
@@ -20,6 +21,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.producers.importing.census import Place
 from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
+from rolloutlog.producers.importing.own import SOURCE as OWN
 from rolloutlog.producers.importing.report import UNKNOWN
 
 SOURCE = "/importers"
@@ -29,8 +31,12 @@ MISSING = "missing-in-source"
 
 
 def slot_of(rollout: NormalRollout, place: Place, attempt: int) -> Slot:
-    """The slot that a recorded rollout fills: without an origin seed, `trace` its id in its own run."""
+    """The slot that a recorded rollout fills: without an origin seed, `trace` its id in its own run.
+
+    One that was exported from a log keeps the slot that it had there."""
     identity, lineage = rollout.identity, rollout.lineage
+    if (said := rollout.slot) is not None:
+        return replace(said, group=place.group, group_size=place.size, member=place.member, attempt=attempt)
     return Slot(
         group=place.group,
         group_size=place.size,
@@ -86,4 +92,5 @@ def fault_event(line: Normal, fault: Fault, *, path: str, number: int, now: int)
 
 
 def _source(line: Normal) -> str:
-    return f"{SOURCE}/{line.era or UNKNOWN}"
+    is_own = line.rollout is not None and line.rollout.is_own
+    return f"{SOURCE}/{OWN if is_own else line.era or UNKNOWN}"

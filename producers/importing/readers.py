@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from rolloutlog.contract import json_text
 from rolloutlog.contract.checks import Rejected, check_trajectory
 from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.stamp import take_stamp
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.producers.importing import chat, cohorts, episodes, july, native
+from rolloutlog.producers.importing import chat, cohorts, episodes, july, native, own
 from rolloutlog.producers.importing.era import Beside, Era, sniff
 from rolloutlog.producers.importing.glance import Glance, glance_at, skim
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded, mark_of
@@ -58,6 +59,8 @@ def look(raw: bytes | memoryview) -> tuple[Era | Beside | None, Glance]:
 
 def identify(line: Glance, era: Era, origin: Origin, raw: bytes | memoryview) -> Identity:
     """Whose a line is; where its file must tell, it is known by its digest. Raises Rejected."""
+    if (stamped := own.identify(line)) is not None:
+        return stamped
     try:
         identity = READERS[era].identify(line, origin)
     except ValueError as error:
@@ -78,8 +81,14 @@ def parse(raw: bytes) -> Parsed:
 
 def read(parsed: Parsed, era: Era, origin: Origin) -> Recorded:
     """A line as a sound rollout; its dicts become the record's. Raises Rejected."""
-    recorded = attempt(READERS[era].read, parsed.line, parsed.glance, origin)
-    if isinstance(recorded, Rejected):
-        raise recorded
+    stamp = take_stamp(parsed.line)
+
+    def as_its_era() -> Recorded:
+        recorded = attempt(READERS[era].read, parsed.line, parsed.glance, origin)
+        if isinstance(recorded, Rejected):
+            raise recorded
+        return recorded
+
+    recorded = as_its_era() if stamp is None else own.restored(*stamp, as_its_era)
     check_trajectory(recorded.trajectory)
     return recorded

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from rolloutlog.contract.ids import ID_BYTES, id_of, imported_group_id
+from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
 from rolloutlog.producers.importing.glance import Span
@@ -39,6 +40,14 @@ class Lineage(NamedTuple):
     """Derivations between it and its original task, as far as its task says."""
 
 
+class OwnPlace(NamedTuple):
+    """Where an export of ours says that a rollout belongs; the group's id is the log's own."""
+
+    group: str
+    size: int
+    member: int
+
+
 class Identity(Struct, frozen=True, kw_only=True, tag="trace"):
     """Which trace a line is, and to which group of which run it belongs, as far as the line says.
 
@@ -63,6 +72,8 @@ class Identity(Struct, frozen=True, kw_only=True, tag="trace"):
     """Rollouts per task, as the run's configuration says."""
     scored: bool = True
     """False for a copy that was written before it was scored."""
+    own: OwnPlace | None = None
+    """Its place on the log that it was exported from, which wins over all else."""
 
     @property
     def keys(self) -> list[str]:
@@ -93,6 +104,10 @@ class Recorded:
     filtered: bool | None = None
     lineage: Lineage | None = None
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
+    slot: Slot | None = None
+    """The slot, where an export of ours said it."""
+    is_own: bool = False
+    """True where the value is an export's own, and not what its layout says."""
 
 
 @dataclass(slots=True, frozen=True)

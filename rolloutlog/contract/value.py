@@ -1,8 +1,8 @@
 """Values of rollout records: trajectory to bytes and back, as a safetensors buffer (design 3).
 
-Guarantees: `decode(encode(t)) == t` for every trajectory, to the bit; decoded arrays are read-only views of the value.
-`decode` reads plain JSON as well. Leaves out: how JSON is written (`json_value`), and soundness of what was read
-(`soundness`).
+Guarantees: `decode(encode(t)) == t` for every trajectory, to the bit, and what was read is written as the same bytes;
+decoded arrays are read-only views of the value. `decode` reads plain JSON as well. Leaves out: how JSON is written
+(`json_value`), and soundness of what was read (`soundness`).
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def encode(trajectory: Trajectory) -> bytes:
 def _encode_any(columns: dict[str, Array], optional: Mapping[str, Column]) -> bytes:
     if taken := optional.keys() & columns.keys():
         raise BadValue(RejectReason.SHAPE, f"an optional column can't be called {', '.join(sorted(taken))}")
-    named = {name: column.array for name, column in optional.items()}
-    return arrays.encode(columns | named, {name: column.alignment for name, column in optional.items()})
+    ordered = sorted(optional.items(), key=lambda item: -item[1].array.itemsize)  # as they will lie, and be read again
+    named = {name: column.array for name, column in ordered}
+    return arrays.encode(columns | named, {name: column.alignment for name, column in ordered})
 
 
 def decode(value: bytes, content_type: str = SAFETENSORS) -> Trajectory:

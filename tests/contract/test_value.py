@@ -42,7 +42,9 @@ def as_library_writes(trajectory: Trajectory) -> bytes:
 
 @given(trajectories())
 def test_a_value_reads_back_as_what_was_written(trajectory: Trajectory) -> None:
-    assert value.decode(value.encode(trajectory)) == trajectory
+    written = value.encode(trajectory)
+    assert value.decode(written) == trajectory
+    assert value.encode(value.decode(written)) == written
 
 
 @given(trajectories())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -215,25 +213,3 @@ def settings_without_run(kafka_broker: Any) -> Settings:
 
     asyncio.run(body())
     return settings
-
-
-READ_EPISODES = """
-import json, pathlib, sys
-import verifiers.v1 as vf
-files = pathlib.Path(sys.argv[1]).rglob("traces.jsonl")
-print(sum(vf.WireEpisode.model_validate(json.loads(line)) is not None for file in files for line in file.open()))
-"""
-
-
-@pytest.mark.skipif(
-    "VERIFIERS_PYTHON" not in os.environ, reason="VERIFIERS_PYTHON names no Python with verifiers 0.4.0"
-)
-def test_verifiers_reads_every_era(filled: Fill, samples: Path, tmp_path: Path) -> None:
-    """verifiers 0.4.0, in an environment of its own, reads what was exported of all eras."""
-    export(filled(demo_run(), samples), tmp_path / "out", "jsonl")
-    done = subprocess.run(
-        [os.environ["VERIFIERS_PYTHON"], "-c", READ_EPISODES, str(tmp_path / "out")], capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 40
