@@ -27,6 +27,7 @@ class Assembly:
     """Fold of one partition of `rollouts`. `ended` maps each ended group to its `as_of`; `keep_ended` folds those too.
     `prefix` is that of the groups that are looked at.
 
+    Groups that begin below `cut_below` may have lost records: the beginning of the partition was deleted.
     `expired` holds what `group-events` said of groups of which no record was read yet. `next_offset` is that of the
     next event, `time` the partition's own.
     """
@@ -35,6 +36,7 @@ class Assembly:
     ended: dict[str, int] = field(default_factory=dict[str, int])
     expired: Mapping[str, Attempts] = field(default_factory=dict[str, Attempts])
     keep_ended: bool = False
+    cut_below: int = 0
     prefix: str = ""
     groups: dict[str, Pending] = field(default_factory=dict[str, Pending])
     next_offset: int = 0
@@ -87,7 +89,8 @@ class Assembly:
     def _pending(self, group: str, event: Event) -> Pending:
         found = self.groups.get(group)
         if found is None:
-            found = Pending(Group(group), self.partition, event.offset, event.timestamp)
+            cut = event.offset < self.cut_below
+            found = Pending(Group(group), self.partition, event.offset, event.timestamp, cut=cut)
             for member, attempt in self.expired.get(group, ()):
                 found.expire(member, attempt)
         return found

@@ -88,12 +88,15 @@ class Judge:
     def required(self, pending: Pending, clock: int) -> int | None:
         """Members that suffice now; None while the group waits for more.
 
-        The members that it needs, where they are there or nothing more will come; after a deadline, `k` of them.
+        The members that it needs, where they are there or nothing more will come; after a deadline, `k` of them, unless
+        records of it may have been deleted.
         """
         group, straggler = pending.group, self.settings.straggler
         if group.size and (group.resolved or len(group.complete_members) >= group.needed):
             return group.needed
-        if isinstance(straggler, Deadline) and clock - pending.timestamp >= straggler.seconds * 1000:
+        if pending.cut or not isinstance(straggler, Deadline):
+            return None
+        if clock - pending.timestamp >= straggler.seconds * 1000:
             return straggler.k if len(group.complete_members) >= straggler.k else None
         return None
 

@@ -6,6 +6,7 @@ before the first group is judged. Leaves out: using the parts (`stream`).
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -20,6 +21,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
 from rolloutlog.kafka.connection import HIDDEN_S, Connection, connect
+from rolloutlog.kafka.ends import Ends, ends
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.reading import Tail
 from rolloutlog.kafka.run_record import agree, read_run
@@ -32,6 +34,8 @@ from rolloutlog.trainer.order import order_of
 from rolloutlog.trainer.past import Past, read_past
 from rolloutlog.trainer.policy_log import PolicyLog
 from rolloutlog.trainer.step import StepWriter, first_events
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, frozen=True)
@@ -85,10 +89,15 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
     past = await read_past(connection, history, partitions, wait_s=HIDDEN_S)
     blobs = store_of(settings, patience_s=FOR_EVER)
     offsets = start.offsets or {}
-    tail = Tail(connection, {(Topic.ROLLOUTS, number): offsets.get(number, 0) for number in partitions})
+    known = await ends(connection, [Topic.ROLLOUTS])
+    starts = {(Topic.ROLLOUTS, number): offsets.get(number, 0) for number in partitions}
+    tail = Tail(connection, starts, known=known)
     await stack.enter_async_context(tail)
     payloads = await stack.enter_async_context(PayloadReader(connection))
     assemblies = assemblies_of(past, len(partitions))
+    for (_, number), end in known.items():
+        if not offsets.get(number, 0):
+            assemblies[number].cut_below = cut_below(number, end)
     trainer = settings.trainer
     budget = Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups)
     intake = Intake(tail, policies, assemblies, blobs, budget, past.condemned)
@@ -110,6 +119,18 @@ async def _say_start(
         written = await writer.write(said)
         name = connection.names.topic(Topic.POLICY_VERSIONS)
         await policies.catch_up(max((one.offset + 1 for one in written if one.topic == name), default=0))
+
+
+def cut_below(partition: int, end: Ends) -> int:
+    """Below which offset groups may have lost records; 0 where the partition is whole. It says so."""
+    if end.first == 0:
+        return 0
+    log.warning(
+        "rollouts/%d begins at offset %d, what lay before was deleted: groups that are there now are trained only with "
+        "all of their members, whatever the deadline",
+        partition, end.first,
+    )  # fmt: skip
+    return end.high
 
 
 def assemblies_of(past: Past, partitions: int, *, keep_ended: bool = False, prefix: str = "") -> dict[int, Assembly]:

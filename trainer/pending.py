@@ -31,6 +31,7 @@ class Pending:
     """A group that hasn't ended. `offset` and `timestamp` are of its first record, `touched` the newest timestamp.
 
     `tries` counts how often each member expired. `drawn` while a batch holds it: what comes then is late.
+    `cut`: records of it may have been deleted, so nobody can tell why a member is missing.
     """
 
     group: Group
@@ -42,6 +43,7 @@ class Pending:
     payloads: dict[int, Payload] = field(default_factory=dict[int, Payload])
     tries: dict[int, int] = field(default_factory=dict[int, int])
     drawn: bool = False
+    cut: bool = False
 
     @property
     def id(self) -> str:

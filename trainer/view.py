@@ -23,7 +23,7 @@ from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.trainer.decision import Judge
 from rolloutlog.trainer.group_row import group_row
 from rolloutlog.trainer.intake import Budget, Intake
-from rolloutlog.trainer.opening import Start, assemblies_of, first_step
+from rolloutlog.trainer.opening import Start, assemblies_of, cut_below, first_step
 from rolloutlog.trainer.past import read_past
 from rolloutlog.trainer.policy_log import PolicyLog
 
@@ -54,6 +54,7 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
         for number in range(count):
             assemblies = assemblies_of(past, count, keep_ended=True, prefix=prefix)
             place = (Topic.ROLLOUTS, number)
+            assemblies[number].cut_below = cut_below(number, stops[place])
             async with Tail(connection, {place: 0}, known={place: stops[place]}) as tail:
                 intake = Intake(tail, policies, assemblies, blobs, NO_PAYLOADS, past.condemned)
                 while await intake.behind({number: stops[place].stable}):

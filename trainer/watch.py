@@ -58,4 +58,9 @@ def _missing(pending: Pending) -> str:
     late = pending.group.open_members
     if not late:
         return "is held for a later step"
+    if pending.cut:
+        return (
+            f"lacks members {late[:8]}: the beginning of its partition was deleted, and perhaps records of it, so it "
+            "is trained only with all of its members"
+        )
     return "waits for " + ", ".join(f"member {i} ({pending.group.status(i)})" for i in late[:8])

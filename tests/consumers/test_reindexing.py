@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager, suppress
 
 import orjson
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin.records_to_delete import RecordsToDelete
 
 from rolloutlog.buffer.rows import StateRow
 from rolloutlog.consumers.audit import audit
@@ -17,13 +19,16 @@ from rolloutlog.consumers.reindexing import ReindexShard, reindex
 from rolloutlog.consumers.shard_view import shard_views
 from rolloutlog.consumers.status import status
 from rolloutlog.contract.errors import Fenced, IndexMismatch
+from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, Status
+from rolloutlog.kafka.admin import with_admin
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.loop_options import LoopOptions
 from rolloutlog.kafka.partition_loop import PartitionLoop
 from rolloutlog.kafka.reading import read_to_end
+from tests.buffer.partition_log import group_id
 from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
 from tests.consumers.account import check, dead_letters
 from tests.consumers.test_buffer_service import OPTIONS, drain, groups, made, write
@@ -180,6 +185,30 @@ def test_a_namespace_without_events_gets_its_shard_rows(settings: Settings) -> N
         assert all(
             account.rows and isinstance(account.rows[-1], StateRow) for account in await check(connection, settings)
         )
+        await drain(settings)
+
+    asyncio.run(body())
+
+
+def test_an_index_cut_above_what_is_needed_is_refused_and_folded_anew(settings: Settings) -> None:
+    """By retention or DeleteRecords: the open group would vanish (design 6.6)."""
+
+    async def body() -> None:
+        connection = await made(settings)
+        await write(connection, [fresh("open"), taken("open"), rollout("open")])
+        for number in range(4):
+            await write(connection, [rollout(f"n{number}", m) for m in range(2)] + [final(f"n{number}")])
+        await drain(settings)
+        before = await folds(connection, settings)
+        partition = partition_of(group_id("open"), 3)
+        place = TopicPartition(connection.names.topic(Topic.ROLLOUT_INDEX), partition)
+        gone = {place: RecordsToDelete(before_offset=3)}
+        await with_admin(connection, lambda admin: admin.delete_records(gone))
+        for refusing in (drain(settings), status(settings), folds(connection, settings)):
+            with pytest.raises(IndexMismatch, match="begins at offset 3"):
+                await refusing
+        await reindex(settings, options=OPTIONS)
+        assert await folds(connection, settings) == before
         await drain(settings)
 
     asyncio.run(body())

@@ -1,0 +1,55 @@
+"""A partition whose beginning was deleted: nobody trains what is left of a group without a word (design 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin.records_to_delete import RecordsToDelete
+
+from rolloutlog.contract.errors import Starved
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.admin import with_admin
+from rolloutlog.kafka.connection import Connection
+from rolloutlog.trainer.stream import GroupStream
+from tests.trainer.desk import rollout
+from tests.trainer.log import Log
+
+
+async def cut(connection: Connection, topic: Topic, offset: int) -> None:
+    """Delete what lies below an offset of partition 0."""
+    place = TopicPartition(connection.names.topic(topic), 0)
+    await with_admin(connection, lambda admin: admin.delete_records({place: RecordsToDelete(before_offset=offset)}))
+
+
+@pytest.mark.broker
+def test_a_deadline_doesnt_make_up_for_records_that_were_deleted(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    changed = settings.model_dump(mode="json")
+    changed["topics"]["partitions"] = 1
+    changed["trainer"] |= {
+        "batch_groups": 1, "starve_s": 4, "straggler": {"type": "deadline", "seconds": 1, "k": 2},
+    }  # fmt: skip
+    log = Log(Settings.model_validate(changed))
+
+    async def body() -> None:
+        await log.create()
+        await log.bring(0)
+        await log.write(*(rollout(member, 0, group="torn", size=4) for member in range(4)))
+        await log.write(*(rollout(member, 0, group="whole", size=4) for member in range(4)))
+        await cut(log.connection, Topic.ROLLOUTS, 2)
+        with caplog.at_level(logging.WARNING):
+            async with GroupStream(log.settings) as stream:
+                trained: list[str] = []
+                with pytest.raises(Starved, match="the beginning of its partition was deleted"):
+                    async for batch in stream.batches():
+                        trained += [one.id for one in batch]
+                        await stream.trained(batch)
+        assert trained == ["whole"]
+        assert "rollouts/0 begins at offset 2" in caplog.text
+
+    asyncio.run(body())
