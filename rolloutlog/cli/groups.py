@@ -62,7 +62,7 @@ def groups(
 
     rows = _chosen(groups_view(with_broker(settings), step, group or ""), status, limit)
     whole = as_json or status or group or limit
-    asyncio.run(_print(rows, as_json=as_json, at_most=None if whole else screenful()))
+    asyncio.run(print_streamed(rows, as_json=as_json, at_most=None if whole else screenful()))
 
 
 async def _chosen(
@@ -78,7 +78,7 @@ async def _chosen(
                     return
 
 
-async def _print(rows: AsyncGenerator[Group], *, as_json: bool, at_most: int | None) -> None:
+async def print_streamed(rows: AsyncGenerator[Group], *, as_json: bool, at_most: int | None) -> None:
     """Rows as they come; a summary in their place where they are more lines than `at_most`."""
     table, waiting, summary = _table(), list[Group](), Summary()
     lines = 0

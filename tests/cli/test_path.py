@@ -78,6 +78,10 @@ def test_recorded_rollouts_become_seeds_and_trained_groups_and_the_audit_holds(s
     assert sorted(row["status"] for row in imported) == ["dropped", "ready", "ready", "ready"]
     assert {row["reason"] for row in imported if row["status"] == "dropped"} == {"zero-variance"}
 
+    assert [row["status"] for row in shell.lines("groups", "--status", "dropped")] == ["dropped"]
+    assert shell.lines("groups", "--limit", "2") == groups[:2]
+    assert shell.lines("groups", "--group", groups[1]["group"][:12]) == [groups[1]]
+
     assert shell.one("train", "run", "--no-model", "--drain")["groups"] == 3
     assert shell.one("train", "run", "--no-model", "--drain")["groups"] == 0, "nothing is trained twice"
     shell.run("buffer", "run", "--drain")

@@ -17,6 +17,7 @@ from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.policy_events import timeline_started
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason, Verdict
+from rolloutlog.kafka import partition_loop
 from rolloutlog.kafka.partition_loop import PartitionLoop
 from tests.buffer.said import rollout
 from tests.trainer.log import Log, now
@@ -70,7 +71,9 @@ def test_what_the_trainer_said_lately_is_told_with_the_policy_and_its_age(log: L
     assert found["rates"]["group-events"] >= 5
 
 
-def test_groups_are_counted_by_shard_rows_and_members_of_the_group_own_partitions(log: Log) -> None:
+def test_groups_are_counted_by_shard_rows_and_members_of_the_group_own_partitions(
+    log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     loops: list[PartitionLoop] = []
 
     async def body() -> dict[str, Any]:
@@ -87,7 +90,9 @@ def test_groups_are_counted_by_shard_rows_and_members_of_the_group_own_partition
             loops[0].stop()
             await running
 
+    monkeypatch.setattr(partition_loop, "IDLE_S", 0.1)
     found = asyncio.run(body())
+    assert "waiting: nothing to fold of 2 partitions" in caplog.text
     assert (found["groups"]["resolved"], found["groups"]["ended"]) == (3, 0)
     assert found["groups"]["open"] >= 1
     assert [(owner["group"], owner["partitions"]) for owner in found["owners"]] == [("buffer", [0, 1])]

@@ -185,6 +185,27 @@ def test_the_view_of_an_ended_group_is_by_the_settings_of_the_run(log: Log) -> N
     asyncio.run(body())
 
 
+def test_a_wait_for_a_policy_says_so_and_says_when_one_came(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    """Design 9.5: nothing waits silently; the first record would otherwise be all that one ever hears."""
+
+    async def body() -> None:
+        async def late() -> None:
+            async with asyncio.timeout(60):
+                while True:
+                    if "waiting: no policy was published or imported" in caplog.text:
+                        break
+                    await asyncio.sleep(0.05)
+            await log.bring(0)
+
+        await write_groups(log, 0, 2)
+        coming = asyncio.create_task(late())
+        assert (await run_dispatch(log.settings, steps=1)).groups == 2
+        await coming
+
+    asyncio.run(body())
+    assert "a policy came after" in caplog.text
+
+
 def test_the_audit_knows_an_expired_member_of_a_timeline_that_was_left(log: Log) -> None:
     """`member.expired` is never void (design 3), unlike final events above the fork."""
     said: dict[str, Any] = {"group": id_of(0), "group_size": 2, "timeline": 0, "step": 6}
