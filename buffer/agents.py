@@ -31,4 +31,5 @@ def agents_of(trajectory: Trajectory) -> list[Agent]:
 def _agent(row: Mapping[str, Any]) -> Agent:
     reward = row.get("reward")
     own = float(reward) if isinstance(reward, int | float) and not isinstance(reward, bool) else None
-    return Agent(str(row.get("name", "")), row.get("trainable") is not False, own)
+    name: Any = row.get("name")
+    return Agent(name if isinstance(name, str) else "", row.get("trainable") is not False, own)

@@ -1,7 +1,8 @@
 """Candidates and seeds, as people read them (design 11).
 
 Guarantees: `candidates` and `seeds` show the same facts in the same words, so that one can be compared with the other;
-candidates come in the order in which draws rank them. Leaves out: choosing.
+candidates come in the order in which draws rank them, without those that are gone or of which no seed can be made: the
+shard counts and tells them. Leaves out: choosing.
 """
 
 from __future__ import annotations
@@ -10,10 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from rolloutlog.buffer.candidates import Candidate, Source
-from rolloutlog.buffer.derivations.catalogue import derivation_of
-from rolloutlog.buffer.lineage import derived_seed
-from rolloutlog.buffer.shard import Shard
+from rolloutlog.buffer.rendering import rendered
 from rolloutlog.consumers.bodies import body_of
 from rolloutlog.consumers.shard_view import shard_views
 from rolloutlog.contract.checks import read_rollout
@@ -52,12 +50,15 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
         async for shard in shard_views(connection, settings):
             live = [one for one in shard.fold.live({}) if one[1].derivation in wanted]
             handles = {source.row.offset: source.row.handle(shard.fold.partition) for source, _ in live}
-            events = await payloads.read_all(handles.values())
+            events = await payloads.read_those_there(handles.values())
             for source, candidate in live:
-                event = events[handles[source.row.offset]]
-                trajectory = await _trajectory(event, blobs)
-                if trajectory is not None:
-                    yield seed_row(_as_seed(settings, shard, source, candidate, trajectory))
+                event = events.get(handles[source.row.offset])
+                trajectory = event and await _trajectory(event, blobs)
+                if trajectory is None:
+                    continue
+                seed = rendered(source, candidate, trajectory, NOT_DRAWN, settings, shard.fold.partition)
+                if isinstance(seed, Seed):
+                    yield seed_row(seed)
 
 
 async def seed_rows(settings: Settings) -> AsyncGenerator[dict[str, Any]]:
@@ -82,7 +83,7 @@ def _place(seed: Seed, event: Event) -> dict[str, Any]:
 def seed_row(seed: Seed) -> dict[str, Any]:
     """The facts of a seed: what it is, where it resumes, and its lineage. `node` is one of `source`'s own nodes."""
     source = seed.source
-    policy = Policy.parse(source.oldest_policy) if source and source.oldest_policy else None
+    policy = _policy(source.oldest_policy) if source and source.oldest_policy else None
     return {
         "kind": seed.kind,
         "anchor": seed.anchor and seed.anchor.kind,
@@ -97,22 +98,23 @@ def seed_row(seed: Seed) -> dict[str, Any]:
     }
 
 
-def _as_seed(settings: Settings, shard: Shard, source: Source, candidate: Candidate, trajectory: Trajectory) -> Seed:
-    chosen = next(one for one in settings.buffer.derivations if one.name == candidate.derivation)
-    return derived_seed(
-        source, candidate, derivation_of(chosen.derive), chosen, trajectory, NOT_DRAWN, shard.fold.partition,
-        settings.topics.partitions,
-    )  # fmt: skip
+def _policy(text: str) -> Policy | None:
+    """None for what is none, in a seed of somebody else's."""
+    try:
+        return Policy.parse(text)
+    except ValueError:
+        return None
 
 
 async def _trajectory(event: Event, blobs: BlobStore | None) -> Trajectory | None:
-    """The payload of a candidate; None where it is gone, which the shard finds out when it draws it."""
+    """The payload of a candidate; None where it can't be had, which the shard finds out when it draws it."""
     body = await body_of(event, blobs)
     if isinstance(body, Rejected):
         return None
-    if body is None:
-        return read_rollout(event).trajectory
-    return read_rollout(event, body.value, body.content_type).trajectory
+    try:
+        return (read_rollout(event) if body is None else read_rollout(event, *body)).trajectory
+    except Rejected:
+        return None
 
 
 async def _seed(event: Event, blobs: BlobStore | None) -> Seed | None:

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rolloutlog.contract.checks import read_rollout
-from rolloutlog.contract.errors import NotFound
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.rejection import Rejected
@@ -35,7 +34,7 @@ class Lost:
 async def load(picks: Iterable[Pick], payloads: PayloadReader, blobs: BlobStore | None) -> list[Lost]:
     """Fill in what isn't in memory, and say what couldn't be."""
     wanted = {handle: where for pick in picks for handle, where in _missing(pick)}
-    events = await _events(list(wanted), payloads)
+    events = await payloads.read_those_there(wanted)
     lost: list[Lost] = []
     for handle, (pending, member, attempt) in wanted.items():
         event = events.get(handle)
@@ -55,18 +54,3 @@ def _missing(pick: Pick) -> Iterable[tuple[Handle, tuple[Pending, int, int]]]:
         record = pick.pending.group.members[judged.member].record
         if judged.member not in pick.pending.payloads and record is not None:
             yield record.handle, (pick.pending, judged.member, judged.attempt)
-
-
-async def _events(handles: list[Handle], payloads: PayloadReader) -> dict[Handle, Event]:
-    """The records that are still there."""
-    try:
-        return await payloads.read_all(handles)
-    except NotFound:
-        return {handle: event for handle in handles if (event := await _event(handle, payloads)) is not None}
-
-
-async def _event(handle: Handle, payloads: PayloadReader) -> Event | None:
-    try:
-        return await payloads.read(handle)
-    except NotFound:
-        return None

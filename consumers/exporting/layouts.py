@@ -14,9 +14,10 @@ from rolloutlog.consumers.exporting.episodes import episode_of
 from rolloutlog.consumers.exporting.july import record_of, row_of
 from rolloutlog.consumers.exporting.standing import Standing
 from rolloutlog.consumers.exporting.tables import ParquetFile
+from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.vocabulary import RunKind
 
-OPEN_FILES = 32
+OPEN_FILES, LONGEST_NAME = 32, 120
 
 
 class Layout(Protocol):
@@ -52,6 +53,12 @@ class Appending:
         file.write(line + b"\n")
         return offset
 
+    def end(self, name: str) -> int:
+        """The byte at which the next line of a file begins."""
+        file = self._open.get(name)
+        path = self._root / name
+        return file.tell() if file is not None else path.stat().st_size if path.exists() else 0
+
     def close(self) -> None:
         """Close all."""
         for file in self._open.values():
@@ -68,16 +75,16 @@ class EpisodeLayout:
     def add(self, standing: Standing) -> None:
         """Write an episode, and its copy where it was trained."""
         kind = standing.rollout.slot.kind
-        self._write(f"rollouts/step_{standing.step}/{kind}/all", standing, trained=False)
+        lines = {f"rollouts/step_{standing.step}/{kind}/all": episode_of(standing, trained=False)}
         if standing.is_trained:
-            self._write(f"rollouts/step_{standing.trained_step}/{kind}/effective", standing, trained=True)
+            copy = f"rollouts/step_{standing.trained_step}/{kind}/effective"
+            lines[copy] = episode_of(standing, trained=True)
+        for folder, line in lines.items():
+            self._files.append(f"{folder}/traces.jsonl", line)
 
     def close(self) -> None:
         """End every file."""
         self._files.close()
-
-    def _write(self, folder: str, standing: Standing, *, trained: bool) -> None:
-        self._files.append(f"{folder}/traces.jsonl", episode_of(standing, trained=trained))
 
 
 class RecordLayout:
@@ -89,15 +96,22 @@ class RecordLayout:
     def add(self, standing: Standing) -> None:
         """Write a record and its row."""
         slot = standing.rollout.slot
-        env = (slot.env or "unnamed").replace("/", "-")
+        env = _file_name(slot.env or "unnamed")
         folder = f"rollouts/step_{standing.step}" + ("/eval" if slot.kind is RunKind.EVAL else "")
-        line = record_of(standing)
-        offset = self._files.append(f"{folder}/{slot.kind}_rollouts_{env}.jsonl", line)
-        self._files.append(f"{folder}/index_{env}.jsonl", row_of(standing, offset, line))
+        line, file = record_of(standing), f"{folder}/{slot.kind}_rollouts_{env}.jsonl"
+        row = row_of(standing, self._files.end(file), line)
+        self._files.append(file, line)
+        self._files.append(f"{folder}/index_{env}.jsonl", row)
 
     def close(self) -> None:
         """End every file."""
         self._files.close()
+
+
+def _file_name(env: str) -> str:
+    """An environment's name as a part of a file's, whatever letters it has and however long it is."""
+    name = env.replace("/", "-").replace("\0", "-")
+    return name if len(name.encode()) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 5]}-{id_of(env)[:8]}"
 
 
 class TableLayout:

@@ -1,20 +1,23 @@
 """Export of a namespace's rollouts to files.
 
 Guarantees: the folder appears complete or not at all; partitions follow one another, each in the order of its offsets,
-so the same log gives the same files. Leaves out: what a rollout is there (`standing`), and the command line.
+so the same log gives the same files; a rollout whose JSON the layout can't hold is left out whole, and told. Leaves
+out: what a rollout is there (`standing`), and the command line.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from rolloutlog.consumers.exporting.layouts import LAYOUTS
 from rolloutlog.consumers.exporting.standing import PartitionReader
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.events import Event
+from rolloutlog.contract.rejection import HOSTILE, fault_of
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.blobs import store_of
@@ -22,6 +25,7 @@ from rolloutlog.kafka.connection import connect
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.run_record import read_run
 
+TOLD = 10
 Format = Literal["jsonl", "records", "parquet"]
 
 
@@ -35,6 +39,15 @@ class Exported:
     trained: int = 0
     files: int = 0
     bytes: int = 0
+    unwritten: int = 0
+    why: list[str] = field(default_factory=list[str])
+    """Rollouts that this layout can't hold, and of the first ones which and why."""
+
+    def refuse(self, event: Event, error: Exception) -> None:
+        """One more that the layout can't hold."""
+        self.unwritten += 1
+        if len(self.why) < TOLD:
+            self.why.append(f"rollouts/{event.partition}/{event.offset}: {fault_of(error)}")
 
     def as_dict(self) -> dict[str, Any]:
         """As one JSON object."""
@@ -55,7 +68,11 @@ async def export_rollouts(settings: Settings, folder: Path, layout: Format) -> E
             for partition in range(run.partitions):
                 reader = PartitionReader(connection, partition, run.partitions, blobs)
                 async for standing in reader.standing(payloads):
-                    files.add(standing)
+                    try:
+                        files.add(standing)
+                    except HOSTILE as error:
+                        exported.refuse(standing.event, error)
+                        continue
                     exported.rollouts += 1
                     exported.trained += standing.is_trained
     except BaseException:

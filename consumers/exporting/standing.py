@@ -52,7 +52,8 @@ class Standing:
     @property
     def reward(self) -> float | None:
         """Reward: the newest annotation's, else the record's."""
-        return self.notes.get("reward", self.rollout.trajectory.reward)
+        said: float | None = self.notes.get("reward", self.rollout.trajectory.reward)
+        return None if said is None else float(said)
 
     @property
     def is_trained(self) -> bool:

@@ -1,6 +1,7 @@
 """`rolloutlog dead-letters`: what was rejected, and why.
 
-Guarantees: prints reason, detail and handle of each. Leaves out: trying again.
+Guarantees: prints reason, detail and handle of each; `derivation` is the reason of those that reject no record, but
+what would be derived from it. Leaves out: trying again.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import typer
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
 from rolloutlog.cli.output import note, print_json, print_table
+from rolloutlog.cli.shallow import shallow
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 
-app = typer.Typer(no_args_is_help=True, help="Records that were rejected: reason and handle.")
+app = typer.Typer(no_args_is_help=True, help="What was rejected, records or derivations from them: reason and handle.")
 
 
 @app.command("list")
@@ -33,7 +35,7 @@ def list_(
     async def work() -> list[dict[str, Any]]:
         events = tail_events(with_broker(settings), Topic.DEAD_LETTERS, since=since, limit=limit)
         return [
-            event["value"] | {"timestamp": event["timestamp"]}
+            shallow(event["value"]) | {"type": event["headers"].get("type"), "timestamp": event["timestamp"]}
             async for event in events
             if isinstance(event["value"], dict) and "reason" in event["value"]
         ]
@@ -44,7 +46,7 @@ def list_(
             print_json(letter)
         return
     if not letters:
-        note("no record was rejected")
+        note("nothing was rejected")
         return
     rows = [(letter["timestamp"], _where(letter), letter["reason"], letter.get("detail")) for letter in letters]
     print_table(None, ("time", "record", "reason", "detail"), rows)

@@ -23,6 +23,7 @@ from rich.progress import Progress
 from rich.text import Text
 
 from rolloutlog.cli.escapes import shown, shown_json
+from rolloutlog.cli.shallow import shallow
 from rolloutlog.cli.table import Table, cell_text
 from rolloutlog.contract.errors import RolloutlogError
 
@@ -84,15 +85,19 @@ def json_text(value: Any) -> str:
     """JSON on one line."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY).decode()
-    except TypeError:  # lone surrogates, such as a path has whose bytes aren't UTF-8
-        text = json.dumps(value, default=lambda other: other.tolist() if hasattr(other, "tolist") else str(other))
+    except TypeError:  # nested too deep; lone surrogates, such as a path has whose bytes aren't UTF-8
+        text = json.dumps(shallow(value), default=_listed)
     return shown_json(text)
+
+
+def _listed(other: Any) -> Any:
+    return other.tolist() if hasattr(other, "tolist") else str(other)
 
 
 def print_indented(value: Any) -> None:
     """JSON for people: indented, and coloured on a terminal."""
     colour = JSONHighlighter()
-    for each in json.dumps(value, indent=2, ensure_ascii=False).split("\n"):
+    for each in json.dumps(shallow(value), indent=2, ensure_ascii=False).split("\n"):
         text = Text(shown_json(each))
         colour.highlight(text)
         _facts.print(text, soft_wrap=True)

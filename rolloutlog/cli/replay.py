@@ -15,7 +15,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, print_json
+from rolloutlog.cli.output import line, note, print_json
 from rolloutlog.contract.settings import Settings
 
 
@@ -47,3 +47,9 @@ def replay(
             f"{out}: {exported.rollouts} rollouts, {exported.trained} of them trained; {exported.files} files, "
             f"{exported.bytes / 1e6:.1f} MB"
         )
+        if exported.unwritten:
+            note(f"{exported.unwritten} rollouts can't be written in this layout, such as:", *_lines(exported.why))
+
+
+def _lines(why: list[str]) -> list[str]:
+    return [f"\n  {each}" for each in why]

@@ -15,7 +15,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
-from rolloutlog.cli.output import note, print_json, print_table, short
+from rolloutlog.cli.output import json_text, note, print_json, print_table, short
 from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Seeds: the queue of work for rollout workers.")
@@ -87,8 +87,13 @@ def _last(messages: list[dict[str, Any]] | None) -> str:
     """The message at which the seed resumes, short."""
     if not messages:
         return ""
-    text = " ".join(str(messages[-1].get("content") or "").split())
-    return f"{messages[-1]['role']}: {text if len(text) <= LONGEST else text[: LONGEST - 3] + '...'}"
+    text = " ".join(_text(messages[-1].get("content")).split())
+    return f"{_text(messages[-1].get('role'))}: {text if len(text) <= LONGEST else text[: LONGEST - 3] + '...'}"
+
+
+def _text(said: Any) -> str:
+    """What somebody else's seed says, which needn't be text."""
+    return said if isinstance(said, str) else json_text(said) if said else ""
 
 
 async def _first(rows: AsyncGenerator[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:

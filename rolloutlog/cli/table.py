@@ -15,6 +15,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 
 from rolloutlog.cli.escapes import shown
+from rolloutlog.cli.shallow import shallow
 
 GAP = 2
 SMALLEST = 8
@@ -79,7 +80,7 @@ def cell_text(value: Any) -> str:
     """A value as a cell shows it."""
     if value is None:
         return ""
-    return f"{value:g}" if isinstance(value, float) else shown(str(value))
+    return f"{value:g}" if isinstance(value, float) else shown(str(shallow(value)))
 
 
 def numbers_text(numbers: Sequence[int]) -> str:

@@ -56,6 +56,14 @@ class PayloadReader:
 
     async def read_all(self, handles: Iterable[Handle]) -> dict[Handle, Event]:
         """The records at these handles. Raises NotFound where one isn't there."""
+        wanted = set(handles)
+        found = await self.read_those_there(wanted)
+        for missing in sorted(wanted - found.keys()):
+            raise NotFound(f"no record at {self._connection.names.topic(self._topic)}/{missing}")
+        return found
+
+    async def read_those_there(self, handles: Iterable[Handle]) -> dict[Handle, Event]:
+        """The records at these handles that are still on the log."""
         wanted = sorted(set(handles))
         found = {handle: event for handle in wanted if (event := self._cache.get(handle[:2])) is not None}
         by_partition: dict[int, list[Handle]] = {}
@@ -79,9 +87,8 @@ class PayloadReader:
                 if event is None:
                     near = await self._fetch(partition, handle.offset)
                     event = near.get(handle.offset)
-                if event is None:
-                    raise NotFound(f"no record at {self._connection.names.topic(self._topic)}/{handle}")
-                found[handle] = event
+                if event is not None:
+                    found[handle] = event
             return found
 
     async def _fetch(self, partition: int, offset: int) -> dict[int, Event]:

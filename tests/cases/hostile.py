@@ -7,12 +7,14 @@ of the places that readers look at. Leaves out: bytes that aren't JSON (`bad_inp
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
 
 import orjson
 from hypothesis import strategies as st
 
+from rolloutlog.contract.node import Node
 from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.value import encode
@@ -36,7 +38,7 @@ scalars = st.one_of(
     deep,
 )  # fmt: skip
 keys = st.sampled_from(KEYS) | st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
-json: st.SearchStrategy[Any] = st.recursive(
+json_values: st.SearchStrategy[Any] = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4), max_leaves=8
 )
 """Any JSON that orjson reads, with the words of a record as keys and values."""
@@ -81,10 +83,17 @@ def text_of(record: dict[str, Any]) -> bytes:
     return DEEP.sub(levels, orjson.dumps(record))
 
 
+def sampled(node: Node) -> Node:
+    """Two tokens of policy (0, 0) where a model said it."""
+    if not node.sampled:
+        return node
+    return replace(node, token_ids=[5, 6], mask=[1, 1], logprobs=[-0.5, -0.25], segments=[(0, 0, 0)])
+
+
 def told(name: str, member: int, changes: dict[Path, Any]) -> Raw:
     """A rollout with two whole tool turns whose record says these things."""
     known = {"reward": float(member), "task": {"prompt": "task"}}
-    built = Trajectory.build(tool_turns(2), known)
+    built = Trajectory.build([sampled(node) for node in tool_turns(2)], known)
     record = cast("dict[str, Any]", orjson.loads(built.record_text))
     for path, said in sorted(changes.items(), key=lambda change: -len(change[0])):
         put(record, path, said)
@@ -93,6 +102,6 @@ def told(name: str, member: int, changes: dict[Path, Any]) -> Raw:
     return Raw.of(Rollout(slot(name, member), built)).holding(encode(changed))
 
 
-changes = st.dictionaries(st.sampled_from(PLACES), json, min_size=1, max_size=3)
+changes = st.dictionaries(st.sampled_from(PLACES), json_values, min_size=1, max_size=3)
 hostile = st.builds(told, st.sampled_from("abc"), st.integers(0, 1), changes)
 """A record as it lies on the log."""

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
 
 from rolloutlog.buffer.fold import Fold
+from rolloutlog.buffer.rows import StateRow
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.consumers.open_bounds import OpenBounds
@@ -22,9 +25,9 @@ from rolloutlog.contract.errors import RunMismatch
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.run_facts import trainer_recorded
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.topics import INPUT_TOPICS
+from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import Status
-from rolloutlog.kafka.admin import create_topics
+from rolloutlog.kafka.admin import create_topics, with_admin
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.loop_options import LoopOptions
@@ -161,6 +164,35 @@ async def write_raw(connection: Connection, raws: Iterable[Raw], partitions: int
             )  # fmt: skip
     finally:
         await producer.stop()
+
+
+def test_a_source_past_retention_is_passed_over_at_once(settings: Settings) -> None:
+    """Each draw of one voided the queue and paused for a lease, for ever."""
+    derive = {
+        "name": "continue", "derive": {"type": "continue", "anchor": "tool-call"},
+        "select": {"source_envs": ["sums", "sums/x"]},
+    }  # fmt: skip
+    changes = {"topics": {"partitions": 1}, "buffer": {"ratio": 9.0, "derivations": [derive]}}
+    one = Settings.model_validate(settings.model_dump() | changes)
+    old = [record for name in "ab" for record in (rollout(name, 0, derivation="x"), final(name))]
+
+    async def body() -> None:
+        connection = await made(one)
+        await write(connection, old)  # as none of these is underived, nothing is drawn yet
+        await drain(one)
+        place = TopicPartition(connection.names.topic(Topic.ROLLOUTS), 0)
+        gone = {place: RecordsToDelete(before_offset=2)}
+        await with_admin(connection, lambda admin: admin.delete_records(gone))
+        await write(connection, [rollout(name, member) for name in "cd" for member in range(2)])
+        await drain(one)
+        (account,) = await read_account(connection, one)
+        drawn = [seed.source.where.offset for seed in account.seeds if seed.source]
+        assert len(drawn) == 4, "all that are there"
+        assert min(drawn) >= 2
+        states = [row for row in account.rows if isinstance(row, StateRow)]
+        assert states[-1].census["skipped continue: gone"] == 2
+
+    asyncio.run(body())
 
 
 def test_a_deployment_with_other_settings_is_refused(settings: Settings) -> None:
