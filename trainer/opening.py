@@ -23,6 +23,7 @@ from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
 from rolloutlog.kafka.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.ends import Ends, ends
 from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.presence import Presence
 from rolloutlog.kafka.reading import Tail
 from rolloutlog.kafka.run_record import agree, read_run
 from rolloutlog.trainer.assembly import Assembly
@@ -58,6 +59,7 @@ class Parts:
     """What a stream works with."""
 
     connection: Connection
+    presence: Presence
     writer: StepWriter
     history: History
     intake: Intake
@@ -102,7 +104,10 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
     budget = Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups)
     intake = Intake(tail, policies, assemblies, blobs, budget, past.condemned)
     draw = Draw(assemblies, Judge(trainer, history), order_of(trainer))
-    return Parts(connection, writer, history, intake, draw, payloads, blobs, first_step(start, history, past.last_step))
+    presence = Presence(connection, [Topic.ROLLOUTS, Topic.GROUP_EVENTS, Topic.POLICY_VERSIONS])
+    return Parts(
+        connection, presence, writer, history, intake, draw, payloads, blobs, first_step(start, history, past.last_step)
+    )
 
 
 async def _say_start(

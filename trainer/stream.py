@@ -100,7 +100,8 @@ class GroupStream:
         """Batches of `groups` whole groups (None: the run's B), for one step after another.
 
         `drain` ends at the end that the log has now; the last batch may be short. Raises Starved when nothing comes for
-        `starve_s` seconds, or no policy while it isn't a trainer's stream, Fenced when another trainer starts.
+        `starve_s` seconds, or no policy while it isn't a trainer's stream, TopicMissing when the topics are deleted,
+        Fenced when another trainer starts.
         """
         size = groups or self._settings.trainer.batch_groups
         if size > self._settings.trainer.buffer_groups:
@@ -168,6 +169,7 @@ class GroupStream:
                 raise no_policy(self._settings.namespace)
             self._no_policy.goes_on(f"no policy was published or imported in {self._settings.namespace}")
             await asyncio.sleep(WAIT_MS / 1000)
+            await self._parts.presence.check()
             await policies.catch_up()
         self._no_policy.over("a policy came")
         self._step = first_step(self._start, policies.history, None)  # nothing was trained yet
@@ -194,6 +196,7 @@ class GroupStream:
             if not await self._read(WAIT_MS) and not behind:
                 if drain:
                     return await self._draw(size, least=1)
+                await self._parts.presence.check()
                 await self._wake()
                 await self._write_notes()
             if self._watch.late(_clock()):

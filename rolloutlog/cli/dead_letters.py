@@ -7,12 +7,12 @@ what would be derived from it. Leaves out: trying again.
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from rolloutlog.cli.config import with_broker
-from rolloutlog.cli.options import AsJson, Limit, with_settings
+from rolloutlog.cli.options import AsJson, Limit, Since, with_settings
 from rolloutlog.cli.output import note, print_json, print_table
 from rolloutlog.cli.shallow import shallow
 from rolloutlog.contract.settings import Settings
@@ -26,7 +26,7 @@ app = typer.Typer(no_args_is_help=True, help="What was rejected, records or deri
 def list_(
     settings: Settings,
     limit: Limit = None,
-    since: Annotated[float | None, typer.Option("--since", min=0, help="Only of the last so many seconds.")] = None,
+    since: Since = None,
     as_json: AsJson = False,
 ) -> None:
     """Print dead letters, oldest first."""

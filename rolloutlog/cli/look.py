@@ -12,7 +12,7 @@ import typer
 
 from rolloutlog.cli.brief import NODE_COLUMNS, brief, is_rollout, node_rows, one_line_each
 from rolloutlog.cli.config import with_broker
-from rolloutlog.cli.options import AsJson, Limit, with_settings
+from rolloutlog.cli.options import AsJson, Limit, Since, with_settings
 from rolloutlog.cli.output import line, note, print_each, print_indented, print_json, print_pairs, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.roles import Role
@@ -53,9 +53,7 @@ def tail(
     topic: Annotated[Topic, typer.Argument(help="Which topic.")],
     limit: Limit = None,
     start: Annotated[int, typer.Option("--from", min=0, help="First offset on each partition.")] = 0,
-    since: Annotated[
-        float | None, typer.Option("--since", min=0, help="Only events of the last so many seconds.")
-    ] = None,
+    since: Since = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with events as they come.")] = False,
     as_json: AsJson = False,
 ) -> None:

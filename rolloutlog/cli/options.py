@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,18 @@ DataDir = Annotated[
     Path | None, typer.Option("--data-dir", envvar="ROLLOUTLOG_DATA_DIR", help="Folder of the embedded broker.")
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Print at most so many.")]
+
+
+def _finite(seconds: float | None) -> float | None:
+    if seconds is not None and not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds} isn't a finite number of seconds")
+    return seconds
+
+
+Since = Annotated[
+    float | None,
+    typer.Option("--since", min=0, callback=_finite, help="Only of the last so many seconds."),
+]
 
 _SHARED: dict[str, Any] = {
     "namespace": Annotated[str | None, typer.Option("--namespace", "-n", help="Prefix of the run's topics.")],
