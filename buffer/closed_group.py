@@ -40,12 +40,14 @@ class ClosedGroup:
     mark: Mark | None = None
     refused: bool = False
     counted: bool = False
+    first_row: int | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, opened: OpenGroup) -> ClosedGroup:
         """Close a group."""
         closed = cls(opened.kin, opened.partition, mark=opened.mark, refused=opened.refused, counted=opened.counted)
         closed.as_of = None if opened.group.end is None else opened.group.end.as_of
+        closed.first_row = opened.first_row
         closed.seeds = frozenset(seed for seed, emitted in opened.seeds.items() if not emitted.asks)
         closed.keep(opened.group)
         return closed

@@ -300,17 +300,19 @@ class Fold:
             self.wanted_row = offset
         if isinstance(row, StateRow | WantedRow):
             return
-        opened = self.groups.get(row.group)
-        if opened is not None and opened.first_row is None:
-            opened.first_row = offset
+        entry = self.groups.get(row.group) or self.closed.get(row.group)
+        if entry is not None and entry.first_row is None:
+            entry.first_row = offset
         if isinstance(row, RolloutRow) and (source := self.pool.sources.get(row.offset)) is not None:
-            source.first_row = offset
+            first = None if entry is None else entry.first_row  # its rows tell early rewards, and its end
+            source.first_row = offset if first is None else min(first, offset)
 
     @property
     def needed(self) -> int:
-        """Lowest row offset that a candidate or an open group still needs; both are kept in the order of their rows."""
-        oldest = (next(iter(kept.values()), None) for kept in (self.groups, self.pool.sources))
-        rows = [entry.first_row for entry in oldest if entry is not None]
+        """Lowest row offset that a candidate, with its group, or an open group still needs."""
+        oldest = next(iter(self.groups.values()), None)  # open groups are in the order of their rows
+        rows = [source.first_row for source in self.pool.sources.values()]
+        rows += [] if oldest is None else [oldest.first_row]
         return min((row for row in rows if row is not None), default=self.index_end)
 
     def state_row(self, settings_digest: str) -> StateRow:

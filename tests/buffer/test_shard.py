@@ -410,6 +410,17 @@ class TestRowsAndRestore:
         assert (state.rollouts, state.group_events, state.settings) == (5, 1, log.settings.digest)
         assert state.needed == 2, "group b; a has ended, and neither has a candidate"
 
+    def test_a_candidate_needs_the_rows_of_its_group_too(self) -> None:
+        """A reward that was told before the record; when the group has ended, nothing else holds it."""
+        log = log_of(annotated("a", reward=0.5), rollout("a"), final("a"), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
+        log.append(rollout("b", turns=0))
+        owner.settle()
+        state = log.rows[-1]
+        assert isinstance(state, StateRow)
+        assert state.needed == 0
+
     def test_an_empty_partition_says_nothing(self) -> None:
         log = log_of()
         Owner(log).settle()
