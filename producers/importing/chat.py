@@ -15,7 +15,7 @@ from rolloutlog.contract.json_text import parse
 from rolloutlog.contract.vocabulary import Grain, RunKind, Status
 from rolloutlog.producers.importing.chat_text import messages_in, unpack
 from rolloutlog.producers.importing.foreign import Json, items, part
-from rolloutlog.producers.importing.glance import Glance, task_key
+from rolloutlog.producers.importing.glance import Glance, example_key
 from rolloutlog.producers.importing.graph import Graph
 from rolloutlog.producers.importing.prompts import chat_prompt
 from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
@@ -35,7 +35,7 @@ UNNAMED = "default"
 
 def identify(glance: Glance, origin: Origin) -> Identity:
     """Whose a record is; it has no id of its own. A hosted run's download names run, step and problem."""
-    run, task, prompt = _run(glance), task_key(glance), chat_prompt(glance)
+    run, task, prompt = _run(glance), example_key(glance), chat_prompt(glance)
     env = "/".join(filter(None, (_env(glance.env_name, glance.task, origin), _named(glance.task))))
     step, is_whole = _step(glance.step), run is not None and bool(task)
     return Identity(

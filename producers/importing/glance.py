@@ -164,16 +164,18 @@ def trace_ids(line: Glance) -> tuple[str, ...]:
 
 
 def task_key(line: Glance) -> str:
-    """What tells the tasks of a run apart: key or hash of a typed task, index of a flat one, id of an example.
-
-    Empty where the line names none.
-    """
+    """What tells the tasks of a run apart: key or hash of a typed task, index of a flat one; empty where it has none."""
     task = line.task
     if not isinstance(task, Task):
-        said = (line.example_id, line.problem_id, line.id)
-        return next((str(name) for name in said if isinstance(name, str | int) and name != ""), "")
+        return ""
     index = cast("dict[str, Any]", task.data).get("idx") if isinstance(task.data, dict) else task.idx
     return task.key or task.hash or ("" if index is None else str(index))
+
+
+def example_key(line: Glance) -> str:
+    """What tells the examples of a chat's data set apart; empty where the line names none."""
+    said = (line.example_id, line.problem_id, line.id)
+    return next((str(name) for name in said if isinstance(name, str | int) and name != ""), "")
 
 
 def skim(raw: bytes | memoryview) -> Glance:

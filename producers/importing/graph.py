@@ -15,11 +15,11 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import orjson
 
 from rolloutlog.contract.checks import Rejected
 from rolloutlog.contract.exact import rounded
 from rolloutlog.contract.graph import NO_PARENT
-from rolloutlog.contract.json_text import write
 from rolloutlog.contract.trajectory import NODE_COLUMNS, SEGMENTS, Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.foreign import Json
@@ -83,7 +83,7 @@ class Graph:
         content = b"".join(self._content)
         is_said = content.count(UNSAID) < len(content)
         return Trajectory(
-            record_text=write(record),
+            record_text=orjson.dumps(record),  # of parsed JSON, so nothing in it is NaN; sums are checked as rewards
             token_ids=_packed("i", self._token_ids, list[int]),
             logprobs=rounded(logprobs),
             mask=np.frombuffer(b"".join(self._mask), np.uint8),

@@ -55,10 +55,10 @@ def test_the_recorded_runs(samples: Path, dry_run: Run) -> None:
 
 def test_several_processes_say_the_same(samples: Path) -> None:
     """Reading in processes of their own changes nothing but the time."""
-    paths = [demo_run(), samples / "july2026"]
+    paths = [demo_run(), samples / "july2026", samples / "v0", samples / "cases"]
 
     def run(parsers: int) -> dict[str, Any]:
-        report = asyncio.run(import_runs(Settings(), paths, dry_run=True, parsers=parsers))
+        report = asyncio.run(import_runs(Settings(), paths, dry_run=True, parsers=parsers, group_size=2))
         return {**report.as_dict(), "seconds": 0}
 
     assert run(3) == run(0)
