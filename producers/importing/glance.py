@@ -164,7 +164,7 @@ def trace_ids(line: Glance) -> tuple[str, ...]:
 
 
 def task_key(line: Glance) -> str:
-    """What tells the tasks of a run apart: key or hash of a typed task, index of a flat one; empty where it has none."""
+    """What tells the tasks of a run apart: key or hash of a typed task, index of a flat one; empty where none is."""
     task = line.task
     if not isinstance(task, Task):
         return ""
