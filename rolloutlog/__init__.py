@@ -11,6 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from rolloutlog.broker import EmbeddedKafka
     from rolloutlog.contract.node import Node
     from rolloutlog.contract.policies import Policy
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from rolloutlog.producers.facade import SyncRolloutProducer
     from rolloutlog.producers.policies import PolicyPublisher
     from rolloutlog.producers.producer import RolloutProducer
+    from rolloutlog.trainer.opening import Start
     from rolloutlog.trainer.stream import GroupStream
+    from rolloutlog.trainer.tensors import pack
 
 _HOME = {
     "EmbeddedKafka": "rolloutlog.broker",
@@ -33,8 +37,10 @@ _HOME = {
     "RolloutProducer": "rolloutlog.producers.producer",
     "Settings": "rolloutlog.contract.settings",
     "Slot": "rolloutlog.contract.slot",
+    "Start": "rolloutlog.trainer.opening",
     "SyncRolloutProducer": "rolloutlog.producers.facade",
     "Trajectory": "rolloutlog.contract.trajectory",
+    "pack": "rolloutlog.trainer.tensors",
 }
 
 __all__ = [
@@ -47,17 +53,33 @@ __all__ = [
     "RolloutProducer",
     "Settings",
     "Slot",
+    "Start",
     "SyncRolloutProducer",
     "Trajectory",
+    "pack",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from its room; read `__version__` from the installed distribution."""
+    """Load a public name from its room; read `__version__` from the installed distribution.
+
+    Raises MissingExtra for `pack` without torch.
+    """
     if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+        return getattr(_room(_HOME[name]), name)
     if name == "__version__":
         from importlib.metadata import version
 
         return version("rolloutlog")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _room(home: str) -> ModuleType:
+    try:
+        return importlib.import_module(home)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        from rolloutlog.contract.errors import MissingExtra
+
+        raise MissingExtra("trainer", "torch") from error

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rolloutlog.cli.config import leaves, load
 from rolloutlog.cli.options import AsJson
 from rolloutlog.cli.output import print_json, print_table
+from rolloutlog.settings_sources import leaves, load
 
 app = typer.Typer(no_args_is_help=True, help="Settings and where they come from.")
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
 
-from rolloutlog.cli.config import load
 from rolloutlog.contract.settings import Settings
+from rolloutlog.settings_sources import load
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,7 +1,7 @@
 """Settings for programs: whole ones, or just the namespace and the address that most need.
 
 Guarantees: what is given by name overrides the settings; what can't be is refused with the field's name. Leaves out:
-files and environment variables (`rolloutlog.cli.config`).
+files and environment variables (`Settings.load`).
 """
 
 from __future__ import annotations

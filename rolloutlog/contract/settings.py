@@ -2,7 +2,8 @@
 
 Guarantees: a combination that can't work can't be written, or is refused when it is read (design 9.6); `digest` names
 the settings that every service of a run must agree on for its life. Leaves out: where settings come from
-(`rolloutlog.cli.config`), and those of the trainer, which may change whenever it starts (`trainer_settings`).
+(`rolloutlog.settings_sources`, to which `load` is the one door out of this room), and those of the trainer, which may
+change whenever it starts (`trainer_settings`).
 """
 
 from __future__ import annotations
@@ -177,6 +178,17 @@ class Settings(Section):
     """The trainer's side of the log."""
     blobs: str | None = None
     """Folder or URL for bodies above the topic's limit."""
+
+    @classmethod
+    def load(cls, config: str | None = None, **given: Any) -> Settings:
+        """Settings as the command line reads them: what is `given` by name, then `ROLLOUTLOG_*`, then the file `config`
+        or `./rolloutlog.toml`, then defaults; the address of the broker that runs in the data folder where none is set.
+
+        Raises SettingsError.
+        """
+        from rolloutlog.settings_sources import load_with_broker
+
+        return load_with_broker(given, config)
 
     @property
     def run_id(self) -> str:

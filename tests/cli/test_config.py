@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.cli.config import load, with_broker
+from rolloutlog.cli.config import with_broker
 from rolloutlog.contract.errors import BrokerUnreachable, SettingsError
+from rolloutlog.contract.settings import Settings
+from rolloutlog.settings_sources import load
 
 
 @pytest.fixture(autouse=True)
@@ -87,3 +89,27 @@ def test_without_an_address_and_a_running_broker_it_stops_and_names_the_command(
     with pytest.raises(BrokerUnreachable) as caught:
         with_broker(load({}).settings, tmp_path)
     assert "rolloutlog broker up" in caught.value.hint
+
+
+def test_a_program_reads_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Settings.load` merges as the command line does: arguments for flags, tables merged, none unsets."""
+    write('namespace = "file"\nrun = "file"\n[trainer]\nbatch_groups = 3\nsync_period = 2\n')
+    monkeypatch.setenv("ROLLOUTLOG_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("ROLLOUTLOG_RUN", "variable")
+    settings = Settings.load(trainer={"sync_period": 4}, blobs="none")
+    assert settings == load({"trainer": {"sync_period": 4}}).settings
+    assert (settings.namespace, settings.run) == ("file", "variable")
+    assert (settings.trainer.batch_groups, settings.trainer.sync_period) == (3, 4)
+    assert settings.bootstrap_servers is None, "none is set, and no broker runs here"
+    with pytest.raises(SettingsError, match=r"trainer\.batch_group \(argument\): isn't known; did you mean"):
+        Settings.load(trainer={"batch_group": 1})
+    with pytest.raises(SettingsError, match=r"there is no settings file other\.toml"):
+        Settings.load("other.toml")
+
+
+def test_a_program_takes_the_address_that_the_command_line_takes(tmp_path: Path) -> None:
+    properties = tmp_path / "client.properties"
+    properties.write_text("bootstrap.servers=there:9092\n")
+    write(f'command_config = "{properties}"\n')
+    assert Settings.load().bootstrap_servers == "there:9092" == with_broker(load({}).settings).bootstrap_servers
+    assert Settings.load(bootstrap_servers="here:9092").bootstrap_servers == "here:9092"

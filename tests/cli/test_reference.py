@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from rolloutlog.buffer.selection import Skip
-from rolloutlog.cli.config import known_names, variable_of
 from rolloutlog.cli.reference.__main__ import FOLDER, PAGES, differences, write
 from rolloutlog.cli.reference.markdown import table
 from rolloutlog.contract import errors
@@ -17,6 +16,7 @@ from rolloutlog.contract.headers import FIELDS
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS
 from rolloutlog.contract.vocabulary import DropReason, EventType, RejectReason, Verdict
+from rolloutlog.settings_sources import known_names, variable_of
 
 
 def test_what_is_written_differs_in_nothing(tmp_path: Path) -> None:

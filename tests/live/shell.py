@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.cli import main
-from rolloutlog.cli.config import load
 from rolloutlog.contract.settings import Settings
+from rolloutlog.settings_sources import load
 
 
 class Shell:

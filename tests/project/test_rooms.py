@@ -47,5 +47,26 @@ def test_the_package_is_typed() -> None:
 
 def test_every_public_name_loads() -> None:
     assert set(rolloutlog.__all__) == set(rolloutlog._HOME)
-    for name in rolloutlog.__all__:
+    for name in set(rolloutlog.__all__) - {"pack"}:
         assert getattr(rolloutlog, name).__name__ == name
+
+
+def test_pack_loads_where_torch_is() -> None:
+    pytest.importorskip("torch")
+    assert rolloutlog.pack.__name__ == "pack"
+
+
+def test_without_torch_pack_names_the_extra_and_all_else_loads() -> None:
+    script = """
+import sys
+sys.modules["torch"] = None  # as if it weren't installed
+import rolloutlog
+for name in set(rolloutlog.__all__) - {"pack"}:
+    getattr(rolloutlog, name)
+try:
+    rolloutlog.pack
+except rolloutlog.contract.errors.MissingExtra as error:
+    print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert "[trainer] (torch isn't installed)" in result.stdout

@@ -16,9 +16,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from rolloutlog.cli.config import variable_of
 from rolloutlog.cli.reference import markdown as md
 from rolloutlog.contract.settings import Settings
+from rolloutlog.settings_sources import variable_of
 
 Model = type[BaseModel]
 
