@@ -63,7 +63,7 @@ async def run_worker(
         producer = RolloutProducer(settings, source=f"/workers/{name}", blob_patience_s=FOR_EVER, role=Role.WORKERS)
         await stack.enter_async_context(producer)
         connection = producer.run.connection
-        policies = await stack.enter_async_context(PolicyFollower(connection))
+        policies = await stack.enter_async_context(PolicyFollower(connection=connection))
         payloads = await stack.enter_async_context(PayloadReader(connection))
         takes = await stack.enter_async_context(Takes(producer, name, session_timeout_ms=session_timeout_ms))
         if stop is None:

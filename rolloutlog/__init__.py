@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from rolloutlog.contract.slot import Slot
     from rolloutlog.contract.trajectory import Trajectory
     from rolloutlog.producers.facade import SyncRolloutProducer
+    from rolloutlog.producers.follower import PolicyFollower
     from rolloutlog.producers.policies import PolicyPublisher
     from rolloutlog.producers.producer import RolloutProducer
+    from rolloutlog.producers.sync_follower import SyncPolicyFollower
     from rolloutlog.trainer.opening import Start
     from rolloutlog.trainer.stream import GroupStream
     from rolloutlog.trainer.tensors import pack
@@ -32,12 +34,14 @@ _HOME = {
     "GroupStream": "rolloutlog.trainer.stream",
     "Node": "rolloutlog.contract.node",
     "Policy": "rolloutlog.contract.policies",
+    "PolicyFollower": "rolloutlog.producers.follower",
     "PolicyPublisher": "rolloutlog.producers.policies",
     "Rollout": "rolloutlog.contract.rollout",
     "RolloutProducer": "rolloutlog.producers.producer",
     "Settings": "rolloutlog.contract.settings",
     "Slot": "rolloutlog.contract.slot",
     "Start": "rolloutlog.trainer.opening",
+    "SyncPolicyFollower": "rolloutlog.producers.sync_follower",
     "SyncRolloutProducer": "rolloutlog.producers.facade",
     "Trajectory": "rolloutlog.contract.trajectory",
     "pack": "rolloutlog.trainer.tensors",
@@ -48,12 +52,14 @@ __all__ = [
     "GroupStream",
     "Node",
     "Policy",
+    "PolicyFollower",
     "PolicyPublisher",
     "Rollout",
     "RolloutProducer",
     "Settings",
     "Slot",
     "Start",
+    "SyncPolicyFollower",
     "SyncRolloutProducer",
     "Trajectory",
     "pack",

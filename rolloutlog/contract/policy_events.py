@@ -1,10 +1,12 @@
 """What is said on `policy-versions`: timelines, policies and checkpoints (design 3, 4 and 8).
 
-Guarantees: `fold` turns the topic's events, in order, into a `History`. Leaves out: weights and checkpoint files.
+Guarantees: `fold` turns the topic's events, in order, into a `History`, and gives where the weights of a policy lie,
+which no history keeps. Leaves out: weights and checkpoint files.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -40,6 +42,19 @@ class _Said(BaseModel):
     digest: str | None = None
 
 
+@dataclass(slots=True, frozen=True)
+class PublishedPolicy:
+    """A policy, and where its weights lie, as the trainer said when it published them."""
+
+    policy: Policy
+    uri: str | None
+    """Where the weights lie; None if the trainer didn't say."""
+    digest: str | None
+    """Of the weights, in the trainer's own words."""
+    published_ms: int
+    """When, in milliseconds since 1970."""
+
+
 def _event(kind: EventType, run: str, body: dict[str, Any], headers: dict[str, Any], source: str, now: int) -> Outgoing:
     text = orjson.dumps({k: v for k, v in body.items() if v is not None}, option=orjson.OPT_SORT_KEYS)
     return outgoing(
@@ -68,8 +83,8 @@ def policy_imported(policy: Policy, *, run: str, source: str, now: int) -> Outgo
     return _event(EventType.POLICY_IMPORTED, run, body, {"policy": policy}, source, now)
 
 
-def fold(history: History, event: Event) -> None:
-    """Fold one event of `policy-versions`. Raises Rejected.
+def fold(history: History, event: Event) -> PublishedPolicy | None:
+    """Fold one event of `policy-versions`; what it publishes, if it does. Raises Rejected.
 
     A rejected event leaves the history as it was.
     """
@@ -79,9 +94,13 @@ def fold(history: History, event: Event) -> None:
         if kind is EventType.TIMELINE_STARTED:
             started = _Started.model_validate(body)
             history.start(started.timeline, started.parent, started.step)
-        else:
-            said = _Said.model_validate(body)
-            note = history.publish if kind is EventType.POLICY_PUBLISHED else history.bring
-            note(Policy(said.timeline, said.version))
+            return None
+        said = _Said.model_validate(body)
+        policy = Policy(said.timeline, said.version)
+        if kind is not EventType.POLICY_PUBLISHED:
+            history.bring(policy)
+            return None
+        history.publish(policy)
+        return PublishedPolicy(policy, said.uri, said.digest, event.timestamp)
     except ValidationError as error:
         raise Rejected(RejectReason.SHAPE, f"{kind}: {problem_of(error)}") from error

@@ -27,7 +27,7 @@ class Role(StrEnum):
 USED_BY: dict[Role, tuple[str, ...]] = {
     Role.OPERATOR: ("topics create", "topics describe", "topics delete"),
     Role.PRODUCERS: ("RolloutProducer", "SyncRolloutProducer"),
-    Role.WORKERS: ("worker run",),
+    Role.WORKERS: ("worker run", "PolicyFollower", "SyncPolicyFollower"),
     Role.IMPORTERS: ("import",),
     Role.BUFFER: ("buffer run",),
     Role.TRAINER: ("train run", "GroupStream"),

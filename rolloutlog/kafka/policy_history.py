@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from rolloutlog.contract.errors import UnknownPolicy
 from rolloutlog.contract.events import Event
-from rolloutlog.contract.policies import History
-from rolloutlog.contract.policy_events import fold
+from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.policy_events import PublishedPolicy, fold
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.connection import Connection
@@ -53,9 +54,25 @@ async def read_published(connection: Connection) -> Published:
     return published
 
 
-def learn(history: History, event: Event) -> None:
-    """Fold one event of `policy-versions`, or say that it can't be read."""
+async def find_published(connection: Connection, policy: Policy) -> PublishedPolicy:
+    """What was said of a policy when it was published, however long ago. Raises UnknownPolicy."""
+    history, found = History(), None
+    async for events in read_to_end(connection, Topic.POLICY_VERSIONS, 0, allow_open=True):
+        for event in events:
+            said = learn(history, event)
+            found = said if said is not None and said.policy == policy else found
+    if found is None:
+        raise UnknownPolicy(
+            f"policy {policy} was never published in {connection.names.namespace}",
+            "`rolloutlog tail policy-versions` lists those that were",
+        )
+    return found
+
+
+def learn(history: History, event: Event) -> PublishedPolicy | None:
+    """Fold one event of `policy-versions`, or say that it can't be read; what it publishes, if it does."""
     try:
-        fold(history, event)
+        return fold(history, event)
     except Rejected as error:
         log.warning("policy-versions/%d/%d can't be read: %s", event.partition, event.offset, error)
+        return None

@@ -17,6 +17,7 @@ from rolloutlog.kafka.writing import Writer
 from rolloutlog.producers.clock import now_ms
 from rolloutlog.producers.follower import PolicyFollower
 from rolloutlog.producers.policies import PolicyPublisher
+from rolloutlog.producers.sync_follower import SyncPolicyFollower
 from tests.producers.log import everything
 
 pytestmark = pytest.mark.broker
@@ -104,21 +105,81 @@ def test_a_second_publisher_fences_the_first(settings: Settings) -> None:
 
 def test_a_follower_knows_the_past_and_sees_what_comes(settings: Settings) -> None:
     async def body() -> None:
-        async with PolicyFollower(connection_of(settings)) as follower:
+        async with PolicyFollower(settings) as follower:
             assert follower.current is None
-            with pytest.raises(Starved, match="0:9 wasn't published"):
-                await follower.wait(Policy(0, 9), timeout_s=0.1)
+            with pytest.raises(Starved, match="any policy wasn't published"):
+                await follower.newest(timeout_s=0.1)
             async with PolicyPublisher(settings) as policies:
-                await follower.wait()
-                assert follower.current == Policy(0, 0)
+                assert (await follower.newest()).policy == follower.current == Policy(0, 0)
+                with pytest.raises(Starved, match="newer than 0:0 wasn't published"):
+                    await follower.newer(Policy(0, 0), timeout_s=0.1)
                 await policies.publish(1)
-                await follower.wait(Policy(0, 1))
-                assert follower.current == Policy(0, 1)
-                async with PolicyFollower(connection_of(settings)) as late:
+                assert (await follower.newer(Policy(0, 0))).policy == follower.current == Policy(0, 1)
+                async with PolicyFollower(connection=connection_of(settings)) as late:
                     assert late.current == Policy(0, 1)
                     assert late.history.knows(Policy(0, 0))
             async with PolicyPublisher(settings, resume=Policy(0, 0)):
-                await follower.wait(Policy(1, 0))
-                assert follower.current == Policy(1, 0)
+                assert (await follower.newer(Policy(0, 1))).policy == Policy(1, 0), "newer, though its version is lower"
+        with pytest.raises(NotOpen):
+            await follower.newest()
 
     asyncio.run(body())
+
+
+def test_a_follower_knows_where_the_weights_of_every_policy_lie(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bounded memory: of old ones the log is read again."""
+    monkeypatch.setattr("rolloutlog.producers.follower.KEPT", 2)
+
+    async def body() -> None:
+        before = now_ms()
+        async with (
+            PolicyPublisher(settings, uri="s3://w/0", digest="d0") as policies,
+            PolicyFollower(settings) as follower,
+        ):
+            for version in (1, 2, 3):
+                await policies.publish(version, uri=f"s3://w/{version}", digest=f"d{version}")
+            newest = await follower.newest()
+            while newest.policy != Policy(0, 3):
+                newest = await follower.newer(newest.policy)
+            assert (newest.uri, newest.digest) == ("s3://w/3", "d3")
+            assert before <= newest.published_ms <= now_ms()
+            for version in (0, 1, 2, 3):
+                found = await follower.find(Policy(0, version))
+                assert (found.policy, found.uri) == (Policy(0, version), f"s3://w/{version}")
+                assert found.digest == f"d{version}"
+            with pytest.raises(UnknownPolicy, match="0:9 was never published"):
+                await follower.find(Policy(0, 9))
+
+    asyncio.run(body())
+
+
+def test_who_waits_for_a_policy_is_told_when_the_follower_is_closed(settings: Settings) -> None:
+    async def body() -> None:
+        async with PolicyFollower(settings) as follower:
+            waiting = asyncio.create_task(follower.newest())
+            await asyncio.sleep(0)
+        with pytest.raises(NotOpen):
+            await waiting
+
+    asyncio.run(body())
+
+
+def test_a_follower_without_an_event_loop(settings: Settings) -> None:
+    async def publish() -> None:
+        async with PolicyPublisher(settings, uri="s3://w/0") as policies:
+            await policies.publish(1, uri="s3://w/1")
+
+    with SyncPolicyFollower(settings) as follower:
+        assert follower.current is None
+        asyncio.run(publish())
+        newest = follower.newest()
+        while newest.policy != Policy(0, 1):
+            newest = follower.newer(newest.policy)
+        assert newest.uri == "s3://w/1"
+        assert follower.find(Policy(0, 0)).uri == "s3://w/0"
+        with pytest.raises(Starved):
+            follower.newer(newest.policy, timeout_s=0.1)
+    with pytest.raises(NotOpen):
+        follower.newest()
