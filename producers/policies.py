@@ -15,7 +15,7 @@ from typing import Self
 from rolloutlog.contract.errors import InvalidRecord, NotOpen, UnknownPolicy
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.given import settings_of
-from rolloutlog.contract.policies import Fork, History, Policy
+from rolloutlog.contract.policies import LAST_POLICY, Fork, History, Policy
 from rolloutlog.contract.policy_events import policy_published, timeline_started
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
@@ -84,6 +84,8 @@ class PolicyPublisher:
             raise InvalidRecord(
                 RejectReason.INCONSISTENT, f"version {version} can't come after {self.current}", "versions must rise"
             )
+        if version >= LAST_POLICY:
+            raise InvalidRecord(RejectReason.SHAPE, f"version {version} isn't below {LAST_POLICY}")
         policy = Policy(self.current.timeline, version)
         await self._write(policy, self._published(policy, uri, digest))
         return policy

@@ -16,7 +16,10 @@ from rolloutlog.contract.checks import read_json
 from rolloutlog.contract.events import Event, Outgoing, outgoing
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import digest_of, final_id, id_of
+from rolloutlog.contract.natural import COUNTED, Counted
+from rolloutlog.contract.policies import PolicyNumber
 from rolloutlog.contract.rejection import Rejected, problem_of
+from rolloutlog.contract.slot import MAX_GROUP
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, EventType, RejectReason, Verdict
 
@@ -27,6 +30,10 @@ def _is_handle(text: str) -> str:
 
 
 HandleText = Annotated[str, AfterValidator(_is_handle)]
+Size = Annotated[int, Field(ge=1, le=MAX_GROUP, strict=True)]
+Member = Annotated[int, Field(ge=0, lt=MAX_GROUP, strict=True)]
+Steps = Annotated[int, Field(gt=-COUNTED, lt=COUNTED, strict=True)]
+"""A difference of steps."""
 
 
 class MemberOutcome(BaseModel):
@@ -34,15 +41,15 @@ class MemberOutcome(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    member: int
-    attempt: int
+    member: Member
+    attempt: Counted
     status: str
     handle: HandleText | None = None
     reward: float | None = None
     verdict: Verdict | None = None
-    seq_staleness: int | None = None
-    response_tokens: int = 0
-    trainable_tokens: int = 0
+    seq_staleness: Steps | None = None
+    response_tokens: Counted = 0
+    trainable_tokens: Counted = 0
 
 
 class GroupFinal(BaseModel):
@@ -51,12 +58,12 @@ class GroupFinal(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     group: str
-    group_size: int
-    timeline: int
-    step: int
-    pass_number: int = 1
+    group_size: Size
+    timeline: PolicyNumber
+    step: Counted
+    pass_number: Counted = 1
     reason: DropReason | None = None
-    as_of: int
+    as_of: Counted
     masks: str | None = None
     settings: str | None = None
     members: list[MemberOutcome] = Field(default_factory=list[MemberOutcome])
@@ -73,14 +80,14 @@ class MemberExpired(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     group: str
-    group_size: int
-    member: int
-    attempt: int
-    timeline: int
-    step: int
+    group_size: Size
+    member: Member
+    attempt: Counted
+    timeline: PolicyNumber
+    step: Counted
     verdict: Verdict
-    seq_staleness: int | None = None
-    tries: int = 1
+    seq_staleness: Steps | None = None
+    tries: Counted = 1
     handle: HandleText | None = None
 
     @property

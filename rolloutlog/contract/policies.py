@@ -7,9 +7,15 @@ and nothing else. Leaves out: staleness thresholds (`rolloutlog.buffer.staleness
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from rolloutlog.contract.natural import natural
+
+LAST_POLICY = 2**31
+"""Timelines and versions are below it: segments name them in 32 bits."""
+PolicyNumber = Annotated[int, Field(ge=0, lt=LAST_POLICY, strict=True)]
 
 
 class Policy(NamedTuple):

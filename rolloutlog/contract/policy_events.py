@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rolloutlog.contract.checks import read_attributes, read_json
 from rolloutlog.contract.events import Event, Outgoing, outgoing
 from rolloutlog.contract.ids import id_of
-from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.policies import History, Policy, PolicyNumber
 from rolloutlog.contract.rejection import Rejected, problem_of
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, RejectReason
@@ -26,9 +26,9 @@ class _Started(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    timeline: int = Field(ge=0)
-    parent: int | None = Field(default=None, ge=0)
-    step: int = Field(ge=0)
+    timeline: PolicyNumber
+    parent: PolicyNumber | None = None
+    step: PolicyNumber
 
 
 class _Said(BaseModel):
@@ -36,8 +36,8 @@ class _Said(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    timeline: int = Field(ge=0)
-    version: int = Field(ge=0)
+    timeline: PolicyNumber
+    version: PolicyNumber
     uri: str | None = None
     digest: str | None = None
 

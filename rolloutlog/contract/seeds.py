@@ -17,7 +17,7 @@ from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.headers import MAX_TEXT
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.json_text import parse, write
-from rolloutlog.contract.natural import LIMIT
+from rolloutlog.contract.natural import COUNTED, LIMIT, Counted
 from rolloutlog.contract.rejection import problem_of
 from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
@@ -29,7 +29,7 @@ Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 """What is said again in a header of whatever is made from a seed."""
 SeedId = Annotated[str, Field(min_length=1, max_length=MAX_TEXT - len(CANCELLED))]
 Count = Annotated[int, Field(ge=0, lt=LIMIT)]
-LAST_DRAW = 2**62
+LAST_DRAW = COUNTED
 """Draws have lower numbers: whoever is told one can count on."""
 
 
@@ -69,7 +69,7 @@ class Source(_Fact):
 class Draw(_Fact):
     """Draw `number` of a partition, a function of the fold at the three input offsets and the settings (design 6)."""
 
-    number: int = Field(ge=0, lt=LAST_DRAW)
+    number: Counted
     rollouts: Count
     seeds: Count
     group_events: Count

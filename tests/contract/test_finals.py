@@ -73,6 +73,24 @@ def test_what_is_no_group_event_is_rejected(body: bytes | None, reason: RejectRe
         assert reason_of(lambda made=made: read_group_event(Raw.of(made).holding(body, JSON).event())) is reason
 
 
+@pytest.mark.parametrize("number", [2**62, 2**64 - 1, -1, True, "5", 1.5])
+@pytest.mark.parametrize("name", ["timeline", "step", "group_size"])
+def test_numbers_that_nobody_can_go_on_from_are_rejected(name: str, number: object) -> None:
+    """The next step is one more than any on the log: a trainer must be able to write it."""
+    for made in (final_event(TRAINED, **BY), expired_event(EXPIRED, **BY)):
+        body = orjson.dumps(orjson.loads(made.value) | {name: number})
+        assert reason_of(lambda made=made, body=body: read_group_event(Raw.of(made).holding(body, JSON).event())) is (
+            RejectReason.SHAPE
+        )
+
+
+@pytest.mark.parametrize("as_of", [-1, 2**64 - 1, True, "88"])
+def test_an_end_that_no_row_can_hold_ends_the_group_for_nobody(as_of: object) -> None:
+    made = final_event(TRAINED, **BY)
+    body = orjson.dumps(orjson.loads(made.value) | {"as_of": as_of})
+    assert reason_of(lambda: read_group_event(Raw.of(made).holding(body, JSON).event())) is RejectReason.SHAPE
+
+
 # policy-versions
 
 
@@ -106,6 +124,10 @@ def test_imported_policies_are_folded_apart() -> None:
         (b"{}", RejectReason.SHAPE),
         (b'{"timeline": -1, "version": 0}', RejectReason.SHAPE),
         (b'{"timeline": 0, "version": "newest"}', RejectReason.SHAPE),
+        (b'{"timeline": 0, "version": "1"}', RejectReason.SHAPE),
+        (b'{"timeline": false, "version": 1}', RejectReason.SHAPE),
+        (b'{"timeline": 0, "version": 2147483648}', RejectReason.SHAPE),
+        (b'{"timeline": 18446744073709551615, "version": 0}', RejectReason.SHAPE),
     ],
 )
 def test_a_bad_policy_event_is_rejected_and_changes_nothing(body: bytes | None, reason: RejectReason) -> None:
@@ -113,6 +135,14 @@ def test_a_bad_policy_event_is_rejected_and_changes_nothing(body: bytes | None, 
     made = Raw.of(policy_published(Policy(0, 1), run="r", **BY)).holding(body, JSON)
     assert reason_of(lambda: fold(history, made.event())) is reason
     assert history == History()
+
+
+@pytest.mark.parametrize("name", ["timeline", "parent", "step"])
+@pytest.mark.parametrize("number", [2**31, 2**64 - 1, True, "0"])
+def test_a_timeline_that_no_next_one_can_follow_is_rejected(name: str, number: object) -> None:
+    made = timeline_started(1, 0, 1, run="r", **BY)
+    body = orjson.dumps(orjson.loads(made.value) | {name: number})
+    assert reason_of(lambda: fold(History(), Raw.of(made).holding(body, JSON).event())) is RejectReason.SHAPE
 
 
 def test_a_newer_schema_of_a_policy_event_is_rejected() -> None:
