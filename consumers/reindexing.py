@@ -17,6 +17,7 @@ from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.errors import Fenced
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.blobs import BlobStore, store_of
@@ -79,7 +80,7 @@ async def reindex(
 
     Raises what a run refuses at its start, Fenced where a buffer service runs or comes in between, BrokerUnreachable.
     """
-    connection = await connect(settings)
+    connection = await connect(settings, Role.BUFFER)
     settings = (await agree(connection, settings)).fit(settings)
     options = replace(options or LoopOptions(), anew=True)
     await _alone(connection, options.role)

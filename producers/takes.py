@@ -72,7 +72,11 @@ class Takes:
 
     async def __aenter__(self) -> Self:
         await self._cancellations.open()
-        await self._queue.__aenter__()
+        try:
+            await self._queue.__aenter__()
+        except BaseException:
+            await self._cancellations.close()
+            raise
         self._renewing.start(self._renew)
         return self
 

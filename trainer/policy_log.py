@@ -28,7 +28,11 @@ class PolicyLog:
 
     async def __aenter__(self) -> Self:
         await self._tail.open()
-        await self.catch_up()
+        try:
+            await self.catch_up()
+        except BaseException:
+            await self._tail.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -29,7 +29,7 @@ USED_BY: dict[Role, tuple[str, ...]] = {
     Role.PRODUCERS: ("RolloutProducer", "SyncRolloutProducer"),
     Role.WORKERS: ("worker run", "PolicyFollower", "SyncPolicyFollower"),
     Role.IMPORTERS: ("import",),
-    Role.BUFFER: ("buffer run",),
+    Role.BUFFER: ("buffer run", "buffer reindex"),
     Role.TRAINER: ("train run", "GroupStream"),
     Role.PUBLISHERS: ("PolicyPublisher",),
     Role.REPLAY: ("replay",),

@@ -115,7 +115,7 @@ TOPICS: dict[Topic, TopicSpec] = {
         ),
         TopicSpec(
             Topic.ROLLOUT_INDEX, "kind and event id", None, "compact,delete",
-            (Role.BUFFER,), (Role.WORKERS, Role.BUFFER, Role.TRAINER, Role.AUDIT, Role.PEOPLE),
+            (Role.BUFFER,), (Role.WORKERS, Role.BUFFER, Role.AUDIT, Role.PEOPLE),
             "one small row per event that a shard took or emitted; the shard's changelog",
             (
                 T.ROLLOUT_INDEXED, T.ANNOTATION_INDEXED, T.TAKE_INDEXED, T.CANCEL_INDEXED,
@@ -139,7 +139,7 @@ TOPICS: dict[Topic, TopicSpec] = {
         TopicSpec(
             Topic.DEAD_LETTERS, "key of the bad record", 1, "delete",
             (Role.IMPORTERS, Role.BUFFER, Role.TRAINER),
-            (Role.IMPORTERS, Role.TRAINER, Role.AUDIT, Role.PEOPLE),
+            (Role.IMPORTERS, Role.BUFFER, Role.TRAINER, Role.AUDIT, Role.PEOPLE),
             "what was rejected, a record or what would be derived from it: reason, handle and digest, not the value",
             (T.RECORD_REJECTED, T.DERIVATION_REJECTED),
         ),

@@ -56,9 +56,10 @@ class Right:
         """The right as one JSON object."""
         return asdict(self)
 
-    def __str__(self) -> str:
-        name = f"{self.name}*" if self.pattern == "prefixed" else self.name
-        return f"{' and '.join(self.operations)} on {self.resource} {name}"
+    @property
+    def target(self) -> str:
+        """What it is on; a prefix ends in a star."""
+        return f"{self.name}*" if self.pattern == "prefixed" else self.name
 
 
 def acls(namespace: str) -> list[Right]:
@@ -96,7 +97,7 @@ def operations_on(role: Role, topic: Topic) -> tuple[str, ...]:
 def refused(names: Names, role: Role | None, user: str | None, lacks: Iterable[Right], answer: str = "") -> NotAllowed:
     """The error that names the user, what it lacks, and who needs it."""
     who = f"user {user}" if user else "this client"
-    what = "; ".join(map(str, lacks)) or "a right"
+    what = "; ".join(_summed(lacks)) or "a right"
     why = f", which the role {role} needs" if role else ""
     said = f" ({answer})" if answer else ""
     hint = f"`rolloutlog topics acls -n {names.namespace}` prints the rights of each role, as lines for kafka-acls"
@@ -111,6 +112,15 @@ def lacking(names: Names, role: Role, seen: Collection[tuple[Topic, frozenset[st
         if missing:
             found.append(Right(role, TOPIC, names.topic(topic), "literal", missing))
     return found
+
+
+def _summed(lacks: Iterable[Right]) -> Iterator[str]:
+    """Rights of the same operations on the same kind of resource are one, however many names there are."""
+    targets: dict[tuple[str, str], list[str]] = {}
+    for right in lacks:
+        targets.setdefault((", ".join(right.operations), right.resource), []).append(right.target)
+    for (operations, resource), named in targets.items():
+        yield f"{operations} on {resource} {', '.join(named)}"
 
 
 def _rights(names: Names, role: Role) -> Iterator[Right]:

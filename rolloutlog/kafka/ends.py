@@ -149,6 +149,13 @@ async def topics_seen(
     return {topic: found[name] for topic, name in names.items()}
 
 
+async def every_topic(connection: Connection) -> dict[Topic, TopicSeen]:
+    """The run's topics as this user sees them, whether they are there or not."""
+    async with protocol_client(connection) as client:
+        found = await look_at(client, map(connection.names.topic, Topic))
+    return {topic: found[connection.names.topic(topic)] for topic in Topic}
+
+
 @asynccontextmanager
 async def protocol_client(connection: Connection) -> AsyncGenerator[AIOKafkaClient]:
     """A client for requests of our own. Raises BrokerUnreachable and others for what fails inside."""

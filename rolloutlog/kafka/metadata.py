@@ -76,7 +76,9 @@ def _seen(row: tuple[Any, ...]) -> TopicSeen:
     leaders = {number: leader for _, number, leader, *_ in partitions}
     replicas = len(partitions[0][4]) if partitions else 0
     allowed = frozenset(operation for bit, operation in OPERATIONS.items() if bits >> bit & 1)
-    return TopicSeen(name, error is NoError, is_hidden, leaders, replicas, None if bits == NOT_SAID else allowed)
+    if bits == NOT_SAID:
+        allowed = frozenset[str]() if is_hidden else None
+    return TopicSeen(name, error is NoError, is_hidden, leaders, replicas, allowed)
 
 
 class _Answer(Response):

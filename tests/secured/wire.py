@@ -5,9 +5,11 @@ Guarantees: Kafka's own requests, many things in one, done when they return. Lea
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaClient
@@ -35,7 +37,10 @@ OPERATIONS = {
     "Read": 3, "Write": 4, "Create": 5, "Delete": 6, "Alter": 7, "Describe": 8, "DescribeConfigs": 10,
     "AlterConfigs": 11,
 }  # fmt: skip
-ANY, MATCH_ANY, ALLOW = 1, 1, 3
+ANY, ALLOW = 1, 3
+PATIENCE_S = 20.0
+Place = tuple[int, str, int, int]
+"""Resource, name, pattern and operation."""
 SCRAM_SHA_512, ITERATIONS = 2, 4096
 BROKER_LOGGER, SET = 8, 0
 
@@ -97,6 +102,38 @@ class DeleteAcls(RequestStruct):
                 ("host", String("utf-8")), ("operation", Int8), ("permission", Int8),
             ),
         )
+    )  # fmt: skip
+
+
+class DescribeAclsResponse(Response):
+    """What matched, by resource."""
+
+    API_KEY, API_VERSION = 29, 1
+    SCHEMA = Schema(
+        ("throttle", Int32), ("code", Int16), ("message", String("utf-8")),
+        (
+            "resources",
+            Array(
+                ("resource", Int8), ("name", String("utf-8")), ("pattern", Int8),
+                (
+                    "acls",
+                    Array(
+                        ("principal", String("utf-8")), ("host", String("utf-8")), ("operation", Int8),
+                        ("permission", Int8),
+                    ),
+                ),
+            ),
+        ),
+    )  # fmt: skip
+
+
+class DescribeAcls(RequestStruct):
+    """Rights that match a filter, as the broker's authorizer knows them now."""
+
+    API_KEY, API_VERSION, RESPONSE_TYPE = 29, 1, DescribeAclsResponse
+    SCHEMA = Schema(
+        ("resource", Int8), ("name", String("utf-8")), ("pattern", Int8), ("principal", String("utf-8")),
+        ("host", String("utf-8")), ("operation", Int8), ("permission", Int8),
     )  # fmt: skip
 
 
@@ -188,18 +225,16 @@ async def make_users(servers: str, passwords: Mapping[str, str]) -> None:
 
 async def allow(servers: str, user: str, rights: Iterable[Right]) -> None:
     """Give a user rights."""
-    await _ask(servers, CreateAcls([row for right in rights for row in _rows(user, right)]))
-
-
-async def forbid(servers: str, user: str) -> None:
-    """Take all its rights from a user."""
-    every = (ANY, None, ANY, f"User:{user}", None, ANY, ANY)
-    await _ask(servers, DeleteAcls([every]))
+    rows = [row for right in rights for row in _rows(user, right)]
+    await _ask(servers, CreateAcls(rows))
+    await _until(servers, user, lambda held: held.issuperset(map(_place, rows)))
 
 
 async def forbid_only(servers: str, user: str, right: Right) -> None:
     """Take one right away."""
-    await _ask(servers, DeleteAcls(_rows(user, right)))
+    rows = _rows(user, right)
+    await _ask(servers, DeleteAcls(rows))
+    await _until(servers, user, lambda held: held.isdisjoint(map(_place, rows)))
 
 
 async def log_what_is_asked(servers: str) -> None:
@@ -212,12 +247,29 @@ def _rows(user: str, right: Right) -> list[tuple[Any, ...]]:
     return [(*place, f"User:{user}", "*", OPERATIONS[operation], ALLOW) for operation in right.operations]
 
 
+def _place(row: tuple[Any, ...]) -> Place:
+    resource, name, pattern, _, _, operation, _ = row
+    return resource, name, pattern, operation
+
+
+async def _until(servers: str, user: str, holds: Callable[[set[Place]], bool]) -> None:
+    """The controller answers when a change is written; a broker knows it a moment later."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = await _ask(servers, DescribeAcls(ANY, None, ANY, f"User:{user}", None, ANY, ANY))
+        held = {(kind, name, pattern, one[2]) for kind, name, pattern, acls in answer.resources for one in acls}
+        if holds(held):
+            return
+        assert time.monotonic() < deadline, f"the rights of {user} are still {held}"
+        await asyncio.sleep(0.05)
+
+
 def _salted(password: str) -> tuple[bytes, bytes]:
     salt = os.urandom(16)
     return salt, hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS)
 
 
-async def _ask(servers: str, struct: Any) -> None:
+async def _ask(servers: str, struct: Any) -> Any:
     client = AIOKafkaClient(bootstrap_servers=servers)
     try:
         await client.bootstrap()
@@ -226,7 +278,8 @@ async def _ask(servers: str, struct: Any) -> None:
         answer = await client.send(node, Ready(struct))
     finally:
         await client.close()
-    for result in answer.results:
+    for result in answer.results if struct.API_KEY != DescribeAcls.API_KEY else ():
         code = result[1] if struct.API_KEY == AlterUsers.API_KEY else result[0]
         if code:
             raise for_code(code)(str(result))
+    return answer
