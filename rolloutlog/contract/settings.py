@@ -203,4 +203,9 @@ class Settings(Section):
     @property
     def digest(self) -> str:
         """Id of `agreed`."""
-        return id_of("settings", orjson.dumps(self.agreed(), option=orjson.OPT_SORT_KEYS).decode())
+        return settings_digest(self.agreed())
+
+
+def settings_digest(agreed: Any) -> str:
+    """Id of the text of settings that a run agrees on."""
+    return id_of("settings", orjson.dumps(agreed, option=orjson.OPT_SORT_KEYS).decode())

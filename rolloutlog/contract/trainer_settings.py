@@ -130,7 +130,7 @@ class TrainerSettings(Section):
     @property
     def digest(self) -> str:
         """Id of `recorded`; every final event names the one that it was judged by."""
-        return id_of("trainer-settings", orjson.dumps(self.recorded(), option=orjson.OPT_SORT_KEYS).decode())
+        return trainer_digest(self.recorded())
 
     @classmethod
     def of_record(cls, recorded: Mapping[str, Any]) -> TrainerSettings:
@@ -168,3 +168,8 @@ class TrainerSettings(Section):
         that much exceeds it, for a shard with none would never derive."""
         spare = max(0, self.open_groups - self.batch_groups)
         return min(spare, max(spare // 4, shards))
+
+
+def trainer_digest(recorded: Any) -> str:
+    """Id of the text of a trainer's settings."""
+    return id_of("trainer-settings", orjson.dumps(recorded, option=orjson.OPT_SORT_KEYS).decode())

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from rolloutlog.contract.checks import read_attributes, read_json
 from rolloutlog.contract.errors import Fenced, RunMismatch, SettingsError
 from rolloutlog.contract.events import Event
 from rolloutlog.contract.rejection import Rejected
@@ -24,13 +23,14 @@ from rolloutlog.contract.run_facts import (
     DECLARATION,
     SETTINGS,
     TRAINER,
+    check_declaration,
+    read_fact,
     run_declared,
     settings_recorded,
     trainer_recorded,
 )
 from rolloutlog.contract.settings import Deadline, Settings, TrainerSettings
 from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
-from rolloutlog.contract.vocabulary import EventType, RejectReason
 from rolloutlog.kafka.acls import checked_by
 from rolloutlog.kafka.admin import check_topics
 from rolloutlog.kafka.connection import Connection
@@ -104,7 +104,9 @@ async def read_run(connection: Connection) -> RunRecord:
     trainer: Mapping[str, Any] | None = None
     # an open transaction hides a cursor that isn't a fact yet, so it doesn't matter here
     async for events in read_to_end(connection, Topic.RUN, 0, allow_open=True):
-        facts |= dict(fact for event in events if (fact := _fact(event)) is not None)
+        for event in events:
+            if (fact := _fact(event, facts)) is not None:
+                facts[fact[0]] = fact[1]
         trainer = last_trainer(events) or trainer
     return RunRecord(
         facts.get(DECLARATION),
@@ -215,22 +217,16 @@ def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[tuple[str, A
         yield path, theirs, ours
 
 
-def _fact(event: Event) -> tuple[str, Mapping[str, Any]] | None:
-    """Name and body of a fact; None for what isn't one: nothing foreign on the topic may stop a service."""
+def _fact(event: Event, before: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[str, Mapping[str, Any]] | None:
+    """Name and body of a fact; None for what isn't one: nothing foreign on the topic may stop a service.
+
+    Settings lie before the declaration that names them.
+    """
     try:
-        kind, name = read_attributes(event), (event.key or b"").decode()
-        body = read_json(event)
-        if (name == DECLARATION) != (kind is EventType.RUN_DECLARED):
-            raise Rejected(RejectReason.KEY, f"a {kind} under the key {name[:80]!r}")
-        if kind is EventType.RUN_DECLARED:
-            _check_declaration(body)
-    except (Rejected, UnicodeDecodeError) as error:
+        name, body = read_fact(event)
+        if name == DECLARATION:
+            check_declaration(body, (before or {}).get(f"{SETTINGS}{body.get('settings')}", {}))
+    except Rejected as error:
         log.warning("run/%d/%d isn't a fact of the run: %s", event.partition, event.offset, error)
         return None
     return name, body
-
-
-def _check_declaration(body: Mapping[str, Any]) -> None:
-    needed = {"run": str, "settings": str, "partitions": int, "max_message_bytes": int}
-    if bad := [name for name, kind in needed.items() if type(body.get(name)) is not kind]:
-        raise Rejected(RejectReason.SHAPE, f"`{bad[0]}` of a declaration is missing or of another type")

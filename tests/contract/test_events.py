@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -32,9 +33,17 @@ from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.notices import read_annotation, read_cancelled, read_taken
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.run_facts import cursor_moved, run_declared, settings_recorded, trainer_recorded
+from rolloutlog.contract.run_facts import (
+    check_declaration,
+    cursor_moved,
+    read_fact,
+    run_declared,
+    settings_recorded,
+    trainer_recorded,
+)
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, TOPICS, Names, Topic
+from rolloutlog.contract.value import JSON
 from rolloutlog.contract.vocabulary import EventType, RejectReason, Status
 from tests.cases.raw import NOW, SOURCE, Raw
 from tests.cases.refusals import reason_of
@@ -150,6 +159,36 @@ def test_a_trainers_settings_lie_under_a_digest_of_their_own() -> None:
     recorded = trainer_recorded(trainer, **BY)
     assert recorded.key == f"settings/{trainer.digest}".encode()
     assert TrainerSettings.of_record(orjson.loads(recorded.value)["trainer"]) == trainer
+
+
+@pytest.mark.parametrize("changed", [{}, {"buffer": []}, {"run": "other"}, {"trainer": {}}, {"trainer": 5}])
+def test_settings_are_those_of_their_digest_or_none(changed: dict[str, Any]) -> None:
+    made = Raw.of(settings_recorded(Settings(), **BY))
+    assert read_fact(made.event())[1] == Settings().agreed()
+    body = orjson.dumps(Settings().agreed() | changed if changed else {})
+    assert reason_of(lambda: read_fact(made.holding(body, JSON).event())) is RejectReason.DIGEST
+
+
+def test_settings_nested_too_deep_to_be_written_are_nobodys() -> None:
+    made = Raw.of(settings_recorded(Settings(), **BY)).holding(b'{"a":' * 300 + b"1" + b"}" * 300, JSON)
+    assert reason_of(lambda: read_fact(made.event())) is RejectReason.SHAPE
+
+
+@pytest.mark.parametrize("key", [b"run", b"cursor/feed", b"step/0", b"\xff", None])
+def test_a_fact_of_the_run_lies_under_a_key_of_its_kind(key: bytes | None) -> None:
+    made = replace(Raw.of(settings_recorded(Settings(), **BY)), key=key)
+    assert reason_of(lambda: read_fact(made.event())) is RejectReason.KEY
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"partitions": 5}, {"partitions": 0}, {"partitions": True}, {"run": "other"}, {"max_message_bytes": "9"}],
+)
+def test_a_declaration_says_what_its_settings_say(changed: dict[str, Any]) -> None:
+    body: dict[str, Any] = orjson.loads(run_declared(Settings(), **BY).value)
+    check_declaration(body, Settings().agreed())
+    for said, settings in ((body | changed, Settings().agreed()), (body, {})):
+        assert reason_of(lambda said=said, settings=settings: check_declaration(said, settings))
 
 
 def test_a_cursor_has_one_key_so_that_the_newest_stands() -> None:

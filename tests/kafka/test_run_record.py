@@ -12,6 +12,7 @@ from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError, Top
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.run_facts import cursor_moved, trainer_recorded
 from rolloutlog.contract.settings import Deadline, Settings
+from rolloutlog.contract.trainer_settings import trainer_digest
 from rolloutlog.kafka.admin import create_topics
 from rolloutlog.kafka.connection import Connection, connect
 from rolloutlog.kafka.run_record import agree, check_retention, declare, differences, read_run
@@ -81,7 +82,10 @@ def test_the_trainers_settings_may_change_and_the_last_recorded_hold(settings: S
         assert (await read_run(connection)).trainer_settings() is None, "nothing foreign stops a service"
 
     def _unknown() -> Outgoing:
-        return replace(trainer_recorded(other.trainer, source="/t", now=0), value=b'{"trainer": {"max_passes": 9}}')
+        name = f"settings/{trainer_digest({'max_passes': 9})}".encode()
+        return replace(
+            trainer_recorded(other.trainer, source="/t", now=0), key=name, value=b'{"trainer": {"max_passes": 9}}'
+        )
 
     asyncio.run(body())
 
