@@ -1,8 +1,8 @@
 """Columns of a chat that are kept as JSON text, as hosted downloads have them.
 
-Guarantees: text that is a list of messages becomes messages, and is never taken for one message that says it; text that
-begins as such a list and can't be read is refused; any other text stays text. Leaves out: what messages look like
-(`chat`).
+Guarantees: text that is a list of messages becomes messages, whatever key they begin with, and is never taken for one
+message that says it; text that begins as such a list and can't be read is refused; any other text stays text. Leaves
+out: what messages look like (`chat`).
 """
 
 from __future__ import annotations
@@ -20,29 +20,40 @@ LISTS = ("trajectory", "tool_defs")
 
 ROLES = ("system", "user", "assistant", "tool", "developer", "function")
 
-_BEGINS_AS_ONE = re.compile(r"""["\s\\]*\[?\s*\{\s*\\*["'](?:role|content|tool_calls|tool_call_id|name)\\*["']\s*:""")
+SAYINGS = ("content", "tool_calls", "function_call", "reasoning_content", "reasoning", "refusal")
+"""What is said in a message: an object that has a role and none of them may be anything."""
+OF_A_MESSAGE = ("role", "name", "tool_call_id", "thinking_blocks", "audio", *SAYINGS)
+
+_MAY_BE_ONE = re.compile(r"""["\s\\]*\[?\s*\{\s*\\*["']""")
+_BEGINS_AS_ONE = re.compile(rf"""["\s\\]*\[?\s*\{{\s*\\*["'](?:{"|".join(OF_A_MESSAGE)})\\*["']\s*:""")
 _HAS_A_ROLE = re.compile(rf"""["']role\\*["']\s*:\s*\\*["'](?:{"|".join(ROLES)})\\*["']""")
 
 
 def messages_in(text: str) -> list[Json] | str:
     """The messages that a text holds; the text itself where it holds none. Raises Rejected(shape)."""
-    if not _BEGINS_AS_ONE.match(text) or not _HAS_A_ROLE.search(text):
+    if not _MAY_BE_ONE.match(text) or not _HAS_A_ROLE.search(text):
         return text
+    begins_as_one = _BEGINS_AS_ONE.match(text) is not None
     try:
         said = parse(text)
     except Rejected as rejected:
+        if not begins_as_one:
+            return text
         raise Rejected(RejectReason.SHAPE, f"a chat kept as text: {rejected.detail}") from rejected
     if isinstance(said, str):
         return messages_in(said)
     found = cast("list[Any]", said if isinstance(said, list) else [said])
-    messages = sum(map(_is_message, found))
-    if 0 < messages < len(found):
+    messages = sum(_is_message(part, begins_as_one) for part in found)
+    if begins_as_one and 0 < messages < len(found):
         raise Rejected(RejectReason.SHAPE, f"of a chat kept as text {len(found) - messages} parts are no messages")
-    return found if messages else text
+    return found if messages == len(found) else text
 
 
-def _is_message(said: Any) -> bool:
-    return isinstance(said, dict) and cast("Json", said).get("role") in ROLES
+def _is_message(said: Any, begins_as_one: bool) -> bool:
+    """True for what has a role, and says something unless its first key showed already what it is."""
+    if not isinstance(said, dict) or cast("Json", said).get("role") not in ROLES:
+        return False
+    return begins_as_one or not cast("Json", said).keys().isdisjoint(SAYINGS)
 
 
 def unpack(line: Json) -> None:

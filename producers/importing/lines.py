@@ -1,7 +1,7 @@
 """Lines of a file, one at a time.
 
 Guarantees: memory is bounded by the longest line; each line knows its first byte, so it can be found again; a last line
-without its end says so. Leaves out: what a line says (`readers`).
+without its end says so, and so does a compressed file that was cut. Leaves out: what a line says (`readers`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rolloutlog.contract.errors import MissingExtra
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.producers.importing.recorded import Origin
 from rolloutlog.producers.importing.span import Span
+from rolloutlog.producers.importing.zstd_frames import is_cut
 
 BUFFER_BYTES = 1 << 20
 HEAD_BYTES = 4096
@@ -62,6 +63,8 @@ def read_lines(span: Span) -> Iterator[Line]:
                 byte += len(text)
                 if span.end is not None and byte >= span.end:
                     return
+        if span.is_compressed and _is_cut(span):
+            yield Line(byte, b"")  # what is missing begins here: a line without its end
     except OSError as error:
         yield _unreadable(span, byte, error.strerror or str(error))
 
@@ -88,6 +91,11 @@ def first_line(beginning: bytes) -> bytes:
 def is_whole(head: bytes) -> bool:
     """True for a head that won't change while its file grows."""
     return len(head) >= HEAD_BYTES or head.endswith(b"\n")
+
+
+def _is_cut(span: Span) -> bool:
+    with open(span.path, "rb") as stream:
+        return is_cut(stream)
 
 
 def _unreadable(span: Span, byte: int, why: str) -> Line:

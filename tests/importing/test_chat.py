@@ -206,8 +206,24 @@ def test_a_chat_kept_as_text_is_a_chat(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        ("id", {"content": "a"}), ("type", {"content": "a"}), ("reasoning_content", {}), ("reasoning", {}),
+        ("refusal", {"tool_calls": []}), ("metadata", {"tool_calls": []}), ("annotations", {"content": None}),
+    ],
+)  # fmt: skip
+def test_a_chat_kept_as_text_may_begin_with_any_key(first: str, more: dict[str, Any]) -> None:
+    message = {first: "x", "role": "assistant", **more}
+    kept = {key: value for key, value in message.items() if key != "tool_calls"}
+    for said in ([message], [message, message], message):
+        messages = read_line(chat(completion=json.dumps(said))).trajectory.messages[1:]
+        assert messages == [kept] * (len(said) if isinstance(said, list) else 1)
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        '[{"id": 7, "role": "user"}]', '{"id": 7, "role": "user", "content": ', '[{"id": 7, "role": "user"}, 3]',
         "391", "", "[1, 2]", '{"answer": 391}', '[{"role": "admin"}]', '{"name": "Bob", "role": "admin", "x": ', "[",
         '"q"', 'The role is: [{"role": "user"}]', '[{"name": "f", "arguments": {}}]',
     ],

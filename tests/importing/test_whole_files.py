@@ -187,6 +187,22 @@ def test_zstd_chunks(tmp_path: Path, dry_run: Run) -> None:
     assert reasons(report.eras["unknown"]) == {"unreadable": 1}
 
 
+def test_a_zstd_chunk_that_was_cut_says_so(tmp_path: Path, dry_run: Run) -> None:
+    """Wherever: unpacking alone would end in silence, with what came before the cut or with nothing."""
+    zstandard = pytest.importorskip("zstandard")
+    first, second, *_ = (raw + b"\n" for raw in episodes())
+    file = tmp_path / "00000.jsonl.zst"
+    for is_checked in (True, False):
+        pack = zstandard.ZstdCompressor(write_checksum=is_checked).compress
+        packed, edge = pack(first) + pack(second * 2), len(pack(first))
+        for whole in (0, edge, len(packed)):
+            file.write_bytes(packed[:whole])
+            assert dry_run(tmp_path).ok
+        for cut in (1, 4, 6, 9, edge - 5, edge - 1, edge + 1, edge + 7, len(packed) - 1):
+            file.write_bytes(packed[:cut])
+            assert reasons(dry_run(tmp_path).eras["unknown"]).keys() == {"truncated"}, cut
+
+
 SLEEPY = """
 import asyncio, sys
 from rolloutlog.producers.importing.parsers import Parsers
