@@ -100,7 +100,7 @@ class Glance(Stamp):
 
     id: str | int | None = None
     example_id: str | int | None = None
-    problem_id: Any = None
+    problem_id: str | int | None = None
     run_id: Any = None
     step: Any = None
     prompt: Any = UNSET
@@ -175,7 +175,7 @@ def task_key(line: Glance) -> str:
 def example_key(line: Glance) -> str:
     """What tells the examples of a chat's data set apart; empty where the line names none."""
     said = (line.example_id, line.problem_id, line.id)
-    return next((str(name) for name in said if isinstance(name, str | int) and name != ""), "")
+    return next((str(name) for name in said if name is not None and name != ""), "")
 
 
 def skim(raw: bytes | memoryview) -> Glance:

@@ -21,6 +21,7 @@ from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.output import counted, line, notes, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.slot import MAX_GROUP
 
 if TYPE_CHECKING:
     from rolloutlog.producers.importing.progress import Progress as Step
@@ -33,7 +34,8 @@ def import_(
     settings: Settings,
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, globs, run or step folders.")],
     group_size: Annotated[
-        int | None, typer.Option("--group-size", min=1, help="Size of groups whose size nobody recorded.")
+        int | None,
+        typer.Option("--group-size", min=1, max=MAX_GROUP, help="Size of groups whose size nobody recorded."),
     ] = None,
     env: Annotated[
         str | None, typer.Option("--env", help="Environment of rollouts for which nothing says one.")

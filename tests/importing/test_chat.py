@@ -205,6 +205,15 @@ def test_a_chat_kept_as_text_is_a_chat(text: str) -> None:
     assert whose(orjson.dumps(chat(prompt=text))).prompt == whose(orjson.dumps(chat(prompt=CHAT))).prompt
 
 
+@pytest.mark.parametrize("name", ["example_id", "problem_id", "id"])
+def test_a_name_of_an_example_is_a_text_or_a_whole_number(name: str) -> None:
+    """Whichever column has it: any other is refused, not passed over."""
+    line = {key: said for key, said in chat().items() if key != "example_id"}
+    assert [whose(orjson.dumps({**line, name: said})).task for said in (0, "0", "", None)] == ["0", "0", "", ""]
+    for said in (1.0, True, {"a": 1}, [1]):
+        assert reason_of({**line, name: said}) is RejectReason.SHAPE
+
+
 @pytest.mark.parametrize(
     ("first", "more"),
     [
