@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.policies import History
+from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.run_facts import trainer_recorded
 from rolloutlog.contract.settings import Settings
@@ -23,6 +23,7 @@ from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
 from rolloutlog.kafka.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.ends import Ends, ends
 from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.policy_history import find_published
 from rolloutlog.kafka.presence import Presence
 from rolloutlog.kafka.reading import Tail
 from rolloutlog.kafka.run_record import agree, read_run
@@ -34,7 +35,7 @@ from rolloutlog.trainer.notes import SOURCE
 from rolloutlog.trainer.order import order_of
 from rolloutlog.trainer.past import Past, read_past
 from rolloutlog.trainer.policy_log import PolicyLog
-from rolloutlog.trainer.step import StepWriter, first_events
+from rolloutlog.trainer.step import StepWriter, first_events, resumed_events
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +45,18 @@ class Start:
     """How a stream starts. `step`: the first train step (None: what the log says); `offsets` to read from.
 
     `payloads` False keeps no payload. `timeline` False starts none, for who publishes no weights; else a first start
-    does, unless the policies are imported ones. `weights` is where version 0 lies.
+    does, unless the policies are imported ones. `weights` is where version 0 lies, `digest` theirs.
+
+    `resume` goes back to a policy that was published: a new timeline begins with its weights, and the steps after it
+    become void. A start that only goes on after a stop or a crash needs none.
     """
 
     step: int | None = None
     payloads: bool = True
     timeline: bool = True
     weights: str | None = None
+    digest: str | None = None
+    resume: Policy | None = None
     offsets: Mapping[int, int] | None = None
 
 
@@ -77,7 +83,7 @@ def now_ms() -> int:
 async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Parts:
     """All parts, closed with the stack.
 
-    Raises BrokerUnreachable, TopicMissing, RunMismatch, TopicMismatch, OpenTransaction.
+    Raises BrokerUnreachable, TopicMissing, RunMismatch, TopicMismatch, OpenTransaction, UnknownPolicy.
     """
     connection = await connect(settings, Role.TRAINER)
     settings = (await agree(connection, settings)).fit(settings)
@@ -114,12 +120,15 @@ async def _say_start(
     connection: Connection, writer: StepWriter, policies: PolicyLog, settings: Settings, start: Start
 ) -> None:
     """Record the settings that this trainer judges by, unless they are the last on the log, and begin a timeline where
-    there is none; in one transaction, which is read back."""
+    there is none, or one is resumed from; in one transaction, which is read back."""
     history, said = policies.history, list[Outgoing]()
     if (await read_run(connection)).trainer != settings.trainer.recorded():
         said.append(trainer_recorded(settings.trainer, source=SOURCE, now=now_ms()))
-    if start.timeline and not history.started and not history.imported:
-        said += first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights)
+    if start.resume is not None:
+        weights = await find_published(connection, start.resume)
+        said += resumed_events(history, weights, run=settings.run_id, now=now_ms())
+    elif start.timeline and not history.started and not history.imported:
+        said += first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights, digest=start.digest)
     if said:
         written = await writer.write(said)
         name = connection.names.topic(Topic.POLICY_VERSIONS)

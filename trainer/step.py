@@ -16,7 +16,7 @@ from rolloutlog.contract.errors import ClientFailed, Fenced, RolloutlogError
 from rolloutlog.contract.events import Outgoing
 from rolloutlog.contract.finals import final_event
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.policy_events import policy_published, timeline_started
+from rolloutlog.contract.policy_events import PublishedPolicy, policy_published, timeline_started
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.kafka.connection import Connection
 from rolloutlog.kafka.writing import TransactionalWriter, Written
@@ -89,12 +89,22 @@ def step_events(
     return [*notes.events(now), *trained, *published]
 
 
-def first_events(history: History, *, run: str, now: int, uri: str | None) -> list[Outgoing]:
+def first_events(history: History, *, run: str, now: int, uri: str | None, digest: str | None = None) -> list[Outgoing]:
     """A trainer's first start: its timeline and version 0 (design 4)."""
     timeline = history.next_timeline()
     return [
         timeline_started(timeline, None, 0, run=run, source=SOURCE, now=now),
-        policy_published(Policy(timeline, 0), run=run, source=SOURCE, now=now, uri=uri),
+        policy_published(Policy(timeline, 0), run=run, source=SOURCE, now=now, uri=uri, digest=digest),
+    ]
+
+
+def resumed_events(history: History, weights: PublishedPolicy, *, run: str, now: int) -> list[Outgoing]:
+    """A trainer goes on from an older policy: the next timeline, and those weights as its first policy (design 4)."""
+    timeline, (parent, step) = history.next_timeline(), weights.policy
+    first = Policy(timeline, step)
+    return [
+        timeline_started(timeline, parent, step, run=run, source=SOURCE, now=now),
+        policy_published(first, run=run, source=SOURCE, now=now, uri=weights.uri, digest=weights.digest),
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rolloutlog.contract.errors import Fenced, SettingsError, Starved
+from rolloutlog.contract.errors import Fenced, SettingsError, Starved, UnknownPolicy
 from rolloutlog.contract.events import rollout_event, time_text
 from rolloutlog.contract.finals import GroupFinal
 from rolloutlog.contract.ids import id_of
@@ -17,6 +17,7 @@ from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, EventType, Verdict
+from rolloutlog.kafka.policy_history import find_published
 from rolloutlog.kafka.run_record import read_run
 from rolloutlog.trainer.batch import Batch
 from rolloutlog.trainer.opening import Start
@@ -58,6 +59,31 @@ def test_a_first_start_tells_its_timeline_and_version_zero(log: Log) -> None:
             assert (stream.history.current, stream.step) == (Policy(0, 0), 1)
         types = [event.headers.type for event in await log.read(Topic.POLICY_VERSIONS)]
         assert types == [EventType.TIMELINE_STARTED, EventType.POLICY_PUBLISHED]
+
+    asyncio.run(body())
+
+
+def test_a_start_from_an_older_policy_voids_the_steps_after_it(log: Log) -> None:
+    """Design 4 and 8: the next timeline begins with that policy's weights, and what later steps trained is drawn again
+    at the steps of the new one, each group once."""
+
+    async def body() -> None:
+        settings = with_trainer(log.settings, batch_groups=1)
+        async with GroupStream(settings, Start(weights="s3://w/0", digest="d0")) as stream:
+            for step in (1, 2):
+                await log.write(*group(f"g{step}", step - 1))
+                batch = await anext(stream.batches())
+                await stream.trained(batch, publish=f"s3://w/{step}", digest=f"d{step}")
+        async with GroupStream(settings, Start(resume=Policy(0, 1))) as stream:
+            assert (stream.history.current, stream.step) == (Policy(1, 1), 2)
+            weights = await find_published(log.connection, Policy(1, 1))
+            assert (weights.uri, weights.digest) == ("s3://w/1", "d1"), "those of the policy that it goes on from"
+            assert [names(batch) for batch in await drained(stream)] == [{id_of("g2")}]
+        finals = [(final.timeline, final.step, final.group) for final in await log.finals()]
+        assert sorted(finals) == [(0, 1, id_of("g1")), (0, 2, id_of("g2")), (1, 2, id_of("g2"))]
+        with pytest.raises(UnknownPolicy, match="0:9"):
+            async with GroupStream(settings, Start(resume=Policy(0, 9))):
+                pass
 
     asyncio.run(body())
 
