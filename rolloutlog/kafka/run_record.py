@@ -220,12 +220,12 @@ def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[tuple[str, A
 def _fact(event: Event, before: Mapping[str, Mapping[str, Any]] | None = None) -> tuple[str, Mapping[str, Any]] | None:
     """Name and body of a fact; None for what isn't one: nothing foreign on the topic may stop a service.
 
-    Settings lie before the declaration that names them.
+    Settings lie before the declaration that names them; without what lies `before`, that is not looked at.
     """
     try:
         name, body = read_fact(event)
-        if name == DECLARATION:
-            check_declaration(body, (before or {}).get(f"{SETTINGS}{body.get('settings')}", {}))
+        if name == DECLARATION and before is not None:
+            check_declaration(body, before.get(f"{SETTINGS}{body.get('settings')}", {}))
     except Rejected as error:
         log.warning("run/%d/%d isn't a fact of the run: %s", event.partition, event.offset, error)
         return None
