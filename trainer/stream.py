@@ -206,7 +206,7 @@ class GroupStream:
 
     def _lacking(self, size: int) -> str:
         known = sum(len(assembly.groups) for assembly in self._parts.intake.assemblies.values())
-        return f"{self._parts.draw.settled} of {size} groups are ready, {known} haven't ended"
+        return f"{self._parts.draw.settled} of {size} groups are ready, of {known} that aren't trained or dropped"
 
     async def _read(self, timeout_ms: int) -> bool:
         """Take in what came; True if anything did."""

@@ -46,6 +46,11 @@ def starved(
     if not waiting:
         read = ", ".join(f"{p} at offset {a.next_offset} (lag {lags[p]})" for p, a in assemblies.items())
         return Starved(f"{what}no group is on the log: partitions {read}")
+    if ready == len(waiting):
+        return Starved(
+            f"{what}no other group is on the log, so no batch gets full",
+            "ask for more rollouts, or lower `trainer.batch_groups`; `train run --drain` trains what is ready and ends",
+        )
     oldest = min(waiting, key=lambda pending: (not pending.group.open_members, pending.timestamp))
     assembly = assemblies[oldest.partition]
     return Starved(

@@ -47,8 +47,7 @@ def _tell(done: Totals, as_json: bool) -> None:
 @app.command()
 @with_settings
 def reindex(settings: Settings, as_json: AsJson = False) -> None:
-    """Fold the index anew from rollouts, seeds and group events: after an update that writes rows in another form, or
-    where rows were deleted or damaged. Emits nothing; stop the buffer services first."""
+    """Fold the index anew, where its rows are damaged, gone or of another version; stop the buffer services first."""
     from rolloutlog.consumers.reindexing import reindex as fold_anew
 
     reachable = with_broker(settings)

@@ -147,7 +147,7 @@ def _misused(error: Any, as_json: bool) -> int:
     """A command line that can't be."""
     command = error.ctx.command_path if getattr(error, "ctx", None) else "rolloutlog"
     hint = f"`{command} --help` says what there is"
-    message = " ".join(error.format_message().split())
+    message = " ".join(error.format_message().replace("Value error, ", "").split()) or "a command is missing"
     if as_json:
         print_error_json("UsageError", message, hint)
     else:

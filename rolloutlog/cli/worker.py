@@ -14,7 +14,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, print_json
+from rolloutlog.cli.output import line, note, print_json
 from rolloutlog.cli.serving import serve
 from rolloutlog.contract.settings import Settings
 
@@ -43,6 +43,7 @@ def run(
     sys.path.insert(0, "")  # modules of the folder that one stands in, as `python -m` finds them
     made, sampler = load(environment, "rollout"), load(engine, "render", "sample") if engine else None
     reachable = with_broker(settings)
+    note(f"worker of {settings.namespace}: taking seeds; SIGTERM or Ctrl-C ends it")
     serve(
         lambda stop: run_worker(reachable, made, sampler, concurrency=concurrency, name=name, stop=stop),
         lambda endings: _tell(endings, as_json),

@@ -75,6 +75,19 @@ def test_bad_use_is_one_object_with_json(tmp_path: Path) -> None:
         assert set(json.loads(done.stderr)) == {"error", "message", "hint"}
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["seeds"], "error: a command is missing"),
+        (["tail", "rolouts"], "error: Invalid value for 'topic': 'rolouts' is"),
+    ],
+)
+def test_bad_use_says_in_words_what_is_wrong(tmp_path: Path, command: list[str], message: str) -> None:
+    done = run(*command, folder=tmp_path, COLUMNS="200")
+    assert done.returncode == 2
+    assert any(line.startswith(message) for line in done.stderr.splitlines()), done.stderr
+
+
 def test_an_unreachable_address_is_named(tmp_path: Path) -> None:
     done = run("audit", "-b", "127.0.0.1:1", folder=tmp_path)
     assert done.returncode == 3

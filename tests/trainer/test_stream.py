@@ -305,6 +305,17 @@ def test_held_groups_are_never_drawn_early(log: Log) -> None:
     asyncio.run(body())
 
 
+def test_a_trainer_with_fewer_groups_than_a_batch_says_so(log: Log) -> None:
+    async def body() -> None:
+        async with GroupStream(with_trainer(log.settings, starve_s=1.0), Start(step=1)) as stream:
+            await log.write(*group("only"))
+            with pytest.raises(Starved, match="1 of 2 groups are ready; no other group is on the log") as told:
+                await anext(stream.batches())
+            assert "trainer.batch_groups" in told.value.hint
+
+    asyncio.run(body())
+
+
 def test_a_trainer_may_start_with_other_settings_and_every_final_names_those_that_judged_it(log: Log) -> None:
     """Design 8: staleness, B and filters change at a start; topics and buffer never do."""
     other = with_trainer(log.settings, min_survivors=1, staleness={"max_staleness": "none"})
