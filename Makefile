@@ -11,6 +11,11 @@ PIN  := $(UV) pip install $(HUSH) --python $(BIN)/python --require-hashes
 LOCK := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade
 TEST := $(BIN)/python -m pytest
 
+# both trust whom the system trusts, where a company's proxy has its certificate: uv when told, pip by itself from 24.2 on
+export UV_SYSTEM_CERTS ?= true
+STORE := import pip, ssl; paths = ssl.get_default_verify_paths(); \
+  print("" if tuple(map(int, pip.__version__.split(".")[:2])) >= (24, 2) else paths.cafile or paths.capath or "")
+
 unexport PYTHONDONTWRITEBYTECODE # without it every command takes twice as long to start
 
 .PHONY: install lock demo test slow chaos containers lint format bench wheel
@@ -21,7 +26,7 @@ $(V)/.ok: pyproject.toml $(wildcard requirements/*.txt)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "rolloutlog needs Python 3.11 or newer, for example: make install PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -m venv $(V) || { echo "this Python has no venv module: install it (Debian: python3-venv)" >&2; exit 2; }
-	$(BIN)/pip install -q --require-hashes -r requirements/uv.txt
+	PIP_CERT="$${PIP_CERT:-$$($(BIN)/python -c '$(STORE)')}" $(BIN)/pip install -q --require-hashes -r requirements/uv.txt
 	$(PIN) --compile-bytecode -r requirements/dev.txt
 ifeq ($(TORCH),pinned)
 	$(PIN) -r requirements/torch.txt

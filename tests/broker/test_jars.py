@@ -17,6 +17,7 @@ from rolloutlog.contract.errors import BrokerFailed
 from tests.broker.mirror import CONTENT, JARS, fill, served
 
 ROOT = Path(__file__).parents[2]
+TLS = ROOT / "tests" / "data" / "tls"
 CLOSED_PORT = "http://127.0.0.1:9"
 FETCH = """
 import sys; from pathlib import Path
@@ -65,6 +66,22 @@ def test_jars_are_fetched_once_and_then_need_no_network(cache: Path, monkeypatch
     monkeypatch.setenv("ROLLOUTLOG_MAVEN_REPOSITORY", CLOSED_PORT)
     assert fetch(seen.append, wanted=JARS, cache=cache) == paths
     assert len(seen) == 3, "nobody is told of a fetch that isn't one"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no variable moves the system's store")
+@pytest.mark.parametrize("store", ["ca", "stranger-ca"])
+def test_the_systems_store_says_whom_to_trust(tmp_path: Path, cache: Path, store: str) -> None:
+    """Where a company's proxy stands in between, its certificate is there and nowhere else."""
+    fill(tmp_path / "repository")
+    with served(tmp_path / "repository", certificate=TLS / "server.pem") as url:
+        variables = {name: text for name, text in os.environ.items() if not name.endswith("_CA_BUNDLE")}
+        variables |= {"SSL_CERT_FILE": str(TLS / f"{store}.pem"), "SSL_CERT_DIR": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", FETCH, str(cache)], cwd=ROOT, check=False, capture_output=True, text=True,
+            env=variables | {"ROLLOUTLOG_MAVEN_REPOSITORY": url},
+        )  # fmt: skip
+    assert (done.returncode == 0) == (store == "ca"), done.stderr
+    assert len(kept(cache)) == (len(JARS) if store == "ca" else 0)
 
 
 def test_a_jar_with_the_wrong_digest_is_refused_and_not_kept(repository: Path, cache: Path) -> None:
