@@ -41,7 +41,11 @@ STAMPS = frozenset({"run", "kind", "env_name", "group_id", "policy_version", "ev
 
 def episode_of(standing: Standing, *, trained: bool) -> bytes:
     """The line, without its end. `trained`: the copy of what was trained, with the advantage and late arrays."""
-    return DIALECT.line(standing, lambda: _episode(standing, trained=trained), lambda: _bare(standing))
+
+    def copy(*, trained: bool = trained) -> tuple[Json, Said]:
+        return _episode(standing, trained=trained)
+
+    return DIALECT.line(standing, copy, lambda: _bare(standing), [lambda: copy(trained=not trained)])
 
 
 def _episode(standing: Standing, *, trained: bool) -> tuple[Json, Said]:

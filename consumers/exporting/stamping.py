@@ -1,15 +1,15 @@
 """Which lines need a stamp, and what it says (`rolloutlog.contract.stamp`).
 
 Guarantees: every sound rollout becomes a line, whatever its record says. A line without a stamp is read back as it was,
-with its group and members: it came from that layout, says its group and environment itself, and its whole group lies in
-order beside it. Leaves out: how a layout writes a line, and notes nested so deeply (254 levels) that nothing can write
-them again.
+with its group and members: it is the line that was imported, to the byte, says its group and environment itself, and
+its whole group lies in order beside it. Leaves out: how a layout writes a line, and notes nested so deeply (254 levels)
+that nothing can write them again.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import orjson
 from rolloutlog.consumers.exporting.arrays import Json
 from rolloutlog.consumers.exporting.standing import Standing
 from rolloutlog.contract import value
-from rolloutlog.contract.ids import imported_group_id
+from rolloutlog.contract.ids import digest_of, imported_group_id
 from rolloutlog.contract.stamp import Stamp, slot_text, stamped
 
 IMPORTER = "/importers/"
@@ -36,6 +36,7 @@ class Said:
 NOTHING = Said()
 UNFIT = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 """What foreign facts of another shape than the layout's make rendering raise."""
+Render = Callable[[], tuple[Json, Said]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +48,27 @@ class Dialect:
     notes: frozenset[str]
     strict: bool
 
-    def line(self, standing: Standing, render: Callable[[], tuple[Json, Said]], bare: Callable[[], Json]) -> bytes:
+    def line(
+        self, standing: Standing, render: Render, bare: Callable[[], Json], copies: Sequence[Render] = ()
+    ) -> bytes:
         """The line that `render` makes, with a stamp where it needs one. Of a record that says what the layout can't
-        hold, which makes `render` raise, it is the `bare` one: the stamp has all of it."""
+        hold, which makes `render` raise, it is the `bare` one: the stamp has all of it. `copies` render what other
+        files have of it, which is read as the same value."""
         try:
             rendered, said = render()
-            text = orjson.dumps(rendered, option=orjson.OPT_SERIALIZE_NUMPY)
+            text = _text(rendered)
+            is_exact = self._is_native(standing) and (
+                _was_read(standing, text) or any(_was_read(standing, _text(copy()[0])) for copy in copies)
+            )
         except UNFIT:
-            said, text = NOTHING, orjson.dumps(bare())
-        return self._finish(text, standing, said)
+            said, text, is_exact = NOTHING, orjson.dumps(bare()), False
+        return self._finish(text, standing, said, is_exact)
 
-    def _finish(self, text: bytes, standing: Standing, said: Said) -> bytes:
-        if self._says_all(standing, said):
+    def _finish(self, text: bytes, standing: Standing, said: Said, is_exact: bool) -> bytes:
+        if is_exact and self._says_all(standing, said):
             return text
         slot, rollout = standing.rollout.slot, standing.rollout
-        body = None if self._is_native(standing) else base64.b64encode(value.encode(rollout.trajectory)).decode()
+        body = None if is_exact else base64.b64encode(value.encode(rollout.trajectory)).decode()
         stamp = Stamp(
             slot=slot_text(slot), status=rollout.status, step=standing.event.headers.step,
             notes=_writable(standing.notes), value=body,
@@ -69,8 +76,7 @@ class Dialect:
         return stamped(text, stamp, within=self.strict)
 
     def _is_native(self, standing: Standing) -> bool:
-        """True for a rollout that was read from this layout, so that its value is the line's; a late reward is in the
-        line, but not in the value."""
+        """True for a rollout that was read from this layout; a late reward is in the line, but not in the value."""
         source = standing.event.headers.source or ""
         return (
             "reward" not in standing.notes
@@ -81,8 +87,7 @@ class Dialect:
     def _says_all(self, standing: Standing, said: Said) -> bool:
         slot = standing.rollout.slot
         return (
-            self._is_native(standing)
-            and standing.is_ordered
+            standing.is_ordered
             and standing.notes.keys() <= self.notes
             and standing.event.headers.step is not None
             and said.env == slot.env
@@ -90,6 +95,15 @@ class Dialect:
             and said.group is not None
             and slot.group == imported_group_id(said.run or "", said.group)
         )
+
+
+def _text(rendered: Json) -> bytes:
+    return orjson.dumps(rendered, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _was_read(standing: Standing, text: bytes) -> bool:
+    """True where it is the line that was imported, to the byte: only that is known to be read as the same value."""
+    return standing.event.headers.raw_digest == digest_of(text)
 
 
 def _writable(notes: Json) -> Json:

@@ -42,7 +42,7 @@ class Beside(StrEnum):
 
 def sniff(line: Glance) -> Era | Beside | None:
     """What a line is; None where no era has such lines."""
-    if line.traces is not UNSET and line.env is not UNSET:
+    if line.traces is not UNSET and (line.env is not UNSET or line.rolloutlog is not None):
         return Era.E5 if any(trace.info and trace.info.dispatch is not UNSET for trace in line.traces) else Era.E4
     if line.nodes is not UNSET:
         return _trace_era(line)
