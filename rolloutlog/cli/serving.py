@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
+from rolloutlog.cli.start import INTERRUPTED
+
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -31,7 +33,7 @@ END_S = 60.0
 LEAVE_S = 5.0
 THREADS = "service"
 """Names of threads of `asyncio.to_thread` begin so."""
-INTERRUPTED, TERMINATED = 130, 143
+TERMINATED = 143
 SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
