@@ -151,7 +151,9 @@ def test_nothing_but_the_one_sentence_is_printed(secured: SecuredKafka, tmp_path
             [sys.executable, "-X", "dev", "-m", "rolloutlog.cli.main", *asked], capture_output=True, text=True,
             env=os.environ | {"COLUMNS": "500"}, check=False,
         )  # fmt: skip
-        lines = [line for line in done.stderr.splitlines() if not line.startswith("buffer of quiet")]
+        lines = [
+            line for line in done.stderr.splitlines() if not line.startswith(("buffer of quiet", "worker of quiet"))
+        ]
         assert [line.partition(":")[0] for line in lines] == ["error", "hint"], done.stderr
 
 
