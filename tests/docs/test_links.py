@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\[[^\]]+\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
-MODULE = re.compile(r"`(rolloutlog(?:\.(?!toml)[a-z_]+)+)`")
+MODULE = re.compile(r"`(rolloutlog(?:\.(?!toml|env)[a-z_]+)+)`")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 ANCHOR = re.compile(r'<a id="([^"]+)">')
 
