@@ -21,6 +21,7 @@ from rolloutlog.consumers.seed_view import NOT_DRAWN, seed_row
 from rolloutlog.contract.checks import read_rollout
 from rolloutlog.contract.rejection import HOSTILE, Rejected
 from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.topics import Topic
 from tests.buffer.partition_log import Owner
 from tests.buffer.said import fresh, rollout
 from tests.buffer.test_hostile_json import log_of
@@ -34,7 +35,7 @@ DEEP = told("a", 0, {("task",): "$deep:1000"})
 @example(DEEP)
 def test_show_and_tail_print_whatever_a_record_says(raw: Raw) -> None:
     shown = event_json(raw.event(1))
-    json.loads(json_text(shown))
+    assert json.loads(json_text(shown))["topic"] == Topic.ROLLOUTS
     print_indented(shown["value"])
 
 
@@ -69,8 +70,9 @@ def test_seeds_of_others_are_rows_whatever_they_say(content: object, role: objec
         seed = Seed.decode(text_of(body))
     except ValueError:
         return  # a dead letter
-    json.loads(json_text(seed_row(seed)))
-    print_seeds([seed_row(seed)])
+    row = seed_row(seed)
+    assert json.loads(json_text(row))["group"] == seed.group
+    print_seeds([row])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

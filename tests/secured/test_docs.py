@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("sybil")
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser
 
