@@ -71,7 +71,7 @@ def test_seeds_of_others_are_rows_whatever_they_say(content: object, role: objec
     except ValueError:
         return  # a dead letter
     row = seed_row(seed)
-    assert json.loads(json_text(row))["group"] == seed.group
+    assert json.loads(json_text(row))["kind"] == seed.kind
     print_seeds([row])
 
 

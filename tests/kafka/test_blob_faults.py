@@ -124,6 +124,7 @@ def test_who_looks_only_is_told_at_once(tmp_path: Path) -> None:
 @pytest.fixture
 def hanging() -> Generator[str]:
     """The URL of a store that takes connections and never answers."""
+    pytest.importorskip("aiohttp")  # which speaks HTTP for fsspec; it comes with [s3]
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/store"
 
