@@ -324,6 +324,13 @@ class Fold:
             self.wanted_row,
         )  # fmt: skip
 
+    def cut_groups(self, first: int) -> list[str]:
+        """Open groups of which a record that stands lies below that offset of `rollouts`, where nothing is any more."""
+        records = (
+            (name, member.record) for name, opened in self.groups.items() for member in opened.group.members.values()
+        )
+        return sorted({name for name, record in records if record is not None and record.handle.offset < first})
+
     def numbers(self) -> dict[str, int]:
         """What people see of this shard (`status`)."""
         self.settle()

@@ -23,7 +23,7 @@ from rolloutlog.contract.events import Event, Outgoing
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.topics import INPUT_TOPICS
+from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.kafka.blobs import BlobStore
 from rolloutlog.kafka.index import index_row, shard_row
@@ -31,6 +31,9 @@ from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.shard import Checkpoint, Inputs, Moment
 
 log = logging.getLogger(__name__)
+
+NAMED = 20
+"""Groups that a line names at most."""
 
 
 class BufferShard:
@@ -62,6 +65,16 @@ class BufferShard:
     def restore(self, rows: Sequence[Event]) -> None:
         """Fold rows of the index. Raises IndexMismatch."""
         restore(self.shard, [(event.offset, index_row(event)) for event in rows])
+
+    def cut(self, firsts: Inputs) -> None:
+        """Name the open groups whose records were deleted: a trainer that starts now can't read them."""
+        first = firsts[Topic.ROLLOUTS]
+        gone = self.shard.fold.cut_groups(first)
+        if gone:
+            log.warning(
+                "rollouts/%d begins at %d: records of %d open group(s) were deleted, which are trained no more: %s%s",
+                self.shard.fold.partition, first, len(gone), ", ".join(gone[:NAMED]), " ..." if gone[NAMED:] else "",
+            )  # fmt: skip
 
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:
         """Fold events of the inputs."""

@@ -86,6 +86,10 @@ class Shard(Protocol):
         """Fold a batch of index rows, shard rows among them."""
         ...
 
+    def cut(self, firsts: Inputs) -> None:
+        """Where the inputs begin now: what lay before is gone. Say what of it is still needed."""
+        ...
+
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:
         """Fold a batch of events of the inputs."""
         ...

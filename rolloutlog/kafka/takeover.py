@@ -58,6 +58,7 @@ async def take_over(context: LoopContext, partition: int, writer: TransactionalW
     if held is None or held.row != row_id(row):
         held, restored = await _restore(context, partition, row, ends)
     await _check(context, partition, held, ends)
+    held.shard.cut({topic: ends[topic].first for topic in options.inputs})
     return Taken(held, ends, restored)
 
 

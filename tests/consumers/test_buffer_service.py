@@ -35,6 +35,7 @@ from rolloutlog.kafka.partition_loop import PartitionLoop
 from rolloutlog.kafka.payloads import PayloadReader
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.writing import Writer
+from tests.buffer.partition_log import group_id
 from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
 from tests.cases.bad_inputs import BAD_INPUTS
 from tests.cases.raw import Raw
@@ -193,6 +194,27 @@ def test_a_source_past_retention_is_passed_over_at_once(settings: Settings) -> N
         assert states[-1].census["skipped continue: gone"] == 2
 
     asyncio.run(body())
+
+
+def test_open_groups_whose_records_were_deleted_are_named(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    """At the next start; groups that ended, and those that lost nothing, aren't."""
+    one = Settings.model_validate(settings.model_dump() | {"topics": {"partitions": 1}})
+    ended = [rollout("ended", 0), rollout("ended", 1), final("ended")]
+
+    async def body() -> None:
+        connection = await made(one)
+        await write(connection, [*ended, rollout("cut", 0), rollout("whole", 0)])
+        await drain(one)
+        place = TopicPartition(connection.names.topic(Topic.ROLLOUTS), 0)
+        gone = {place: RecordsToDelete(before_offset=3)}
+        await with_admin(connection, lambda admin: admin.delete_records(gone))
+        assert not caplog.messages
+        await drain(one)
+
+    asyncio.run(body())
+    assert caplog.messages == [
+        f"rollouts/0 begins at 3: records of 1 open group(s) were deleted, which are trained no more: {group_id('cut')}"
+    ]
 
 
 def test_a_deployment_with_other_settings_is_refused(settings: Settings) -> None:

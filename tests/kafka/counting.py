@@ -42,6 +42,9 @@ class CountingShard:
     def begin(self, first_row: int) -> None:
         pass
 
+    def cut(self, firsts: Inputs) -> None:
+        pass
+
     def recall(self, row: Event) -> Checkpoint:
         body = orjson.loads(row.value or b"")
         return Checkpoint({Topic(topic): offset for topic, offset in body["inputs"].items()})
