@@ -39,7 +39,7 @@ class SyncRolloutProducer:
             blobs=blobs, source=source, patience_s=patience_s,
         )  # fmt: skip
         self._thread = LoopThread(
-            "producer", self._producer.open(), lambda: self._producer.close(self._producer.patience_s)
+            "producer", self._producer.open, lambda: self._producer.close(self._producer.patience_s)
         )
 
     def __enter__(self) -> Self:
@@ -50,37 +50,37 @@ class SyncRolloutProducer:
 
     def publish(self, rollout: Rollout) -> Published:
         """Write one attempt and wait until it is on the log."""
-        return self._thread.wait(self._producer.publish(rollout))
+        return self._thread.wait(self._producer.publish, rollout)
 
     def submit(self, rollout: Rollout) -> Pending:
         """Hand one attempt to the client, which batches; `flush` waits for it, or `result()` of what this returns."""
-        return Pending(self._thread.wait(self._producer.submit(rollout)), self._thread)
+        return Pending(self._thread.wait(self._producer.submit, rollout), self._thread)
 
     def publish_many(self, rollouts: Iterable[Rollout]) -> list[Published]:
         """Write attempts together, in order, and wait for all."""
-        return self._thread.wait(self._producer.publish_many(rollouts))
+        return self._thread.wait(self._producer.publish_many, rollouts)
 
     def flush(self) -> None:
         """Wait until all that was submitted is on the log. Raises the first failure since the last flush."""
-        self._thread.wait(self._producer.flush())
+        self._thread.wait(self._producer.flush)
 
     def abort(self, slot: Slot, partial: Trajectory | None = None) -> Published:
         """Say that an attempt was given up; `partial` is what it sampled."""
-        return self._thread.wait(self._producer.abort(slot, partial))
+        return self._thread.wait(self._producer.abort, slot, partial)
 
     def fail(self, slot: Slot, error: ErrorFact, partial: Trajectory | None = None) -> Published:
         """Say that an attempt broke: the member ends as failed."""
-        return self._thread.wait(self._producer.fail(slot, error, partial))
+        return self._thread.wait(self._producer.fail, slot, error, partial)
 
     def cancel(
         self, group: str, members: Iterable[int], reason: str, *, group_size: int, kind: RunKind = RunKind.TRAIN
     ) -> Published:
         """Say that these members of a group get no record any more."""
-        return self._thread.wait(self._producer.cancel(group, members, reason, group_size=group_size, kind=kind))
+        return self._thread.wait(self._producer.cancel, group, members, reason, group_size=group_size, kind=kind)
 
     def annotate(self, slot: Slot, facts: Mapping[str, Any]) -> Published:
         """Add late facts to an attempt, such as `{"reward": 1.0}`."""
-        return self._thread.wait(self._producer.annotate(slot, facts))
+        return self._thread.wait(self._producer.annotate, slot, facts)
 
     def close(self) -> None:
         """Flush and stop; again, or in a forked child, nothing. Raises the first failure since the last flush."""
@@ -105,4 +105,4 @@ class Pending:
 
     def result(self) -> Published:
         """Wait for its handle. Raises BrokerUnreachable, ClientFailed, NotAllowed."""
-        return self._thread.wait(self._submission.wait())
+        return self._thread.wait(self._submission.wait)

@@ -29,7 +29,7 @@ class SyncPolicyFollower:
         self._follower = PolicyFollower(
             settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config
         )
-        self._thread = LoopThread("policy follower", self._follower.open(), self._follower.close)
+        self._thread = LoopThread("policy follower", self._follower.open, self._follower.close)
 
     def __enter__(self) -> Self:
         return self
@@ -44,15 +44,15 @@ class SyncPolicyFollower:
 
     def newest(self, timeout_s: float | None = PATIENCE_S) -> PublishedPolicy:
         """The current policy; the first is waited for. Raises Starved after `timeout_s` seconds."""
-        return self._thread.wait(self._follower.newest(timeout_s))
+        return self._thread.wait(self._follower.newest, timeout_s)
 
     def newer(self, than: Policy, timeout_s: float | None = PATIENCE_S) -> PublishedPolicy:
         """The current policy, once it is another one than `than`. Raises Starved after `timeout_s` seconds."""
-        return self._thread.wait(self._follower.newer(than, timeout_s))
+        return self._thread.wait(self._follower.newer, than, timeout_s)
 
     def find(self, policy: Policy) -> PublishedPolicy:
         """Any policy that was published, current or not. Raises UnknownPolicy."""
-        return self._thread.wait(self._follower.find(policy))
+        return self._thread.wait(self._follower.find, policy)
 
     def close(self) -> None:
         """Stop following; again, or in a forked child, nothing."""
