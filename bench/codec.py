@@ -15,13 +15,13 @@ import orjson
 from bench.record import NOW, SOURCE, rollout
 from bench.report import Figure
 from bench.timing import microseconds
-from rolloutlog.contract import value
-from rolloutlog.contract.checks import check_trajectory, read_headers, read_rollout
-from rolloutlog.contract.events import Event, Outgoing, rollout_event
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.events.event import Event, Outgoing, rollout_event
+from rolloutlog.contract.events.validation import check_trajectory, read_headers, read_rollout
 from rolloutlog.contract.ids import digest_of, id_of
-from rolloutlog.contract.json_value import encode_json
 from rolloutlog.contract.partitions import partition_of
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.plain_json import encode_json
+from rolloutlog.contract.wire.headers import Headers
 
 RECORDS, MEMBERS = 512, 8
 """So many different records take turns, in groups of so many: more than any cache of what was read last."""

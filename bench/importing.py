@@ -23,10 +23,10 @@ from bench.recorded_run import longer, recorded_lines, write_run
 from bench.report import Figure
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connect
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.producers.importing.service import import_runs
+from rolloutlog.producers.importing.import_service import import_runs
 
 ROUNDS = 3
 RATIO_BYTES = 256 << 20
@@ -35,7 +35,7 @@ MEMORY_BYTES = 1 << 30
 _IMPORT = """
 import asyncio, resource, sys
 from rolloutlog.contract.settings import Settings
-from rolloutlog.producers.importing.service import import_runs
+from rolloutlog.producers.importing.import_service import import_runs
 report = asyncio.run(import_runs(Settings.model_validate_json(sys.argv[1]), [sys.argv[2]]))
 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
     print(resource.getrusage(who).ru_maxrss)
@@ -43,11 +43,11 @@ print(report.imported)
 """
 _CONSUME = """
 import asyncio, resource, sys
-from rolloutlog.contract.checks import read_headers, read_rollout
+from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.connection import connect
-from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.reading import read_to_end
 async def main():
     settings, count = Settings.model_validate_json(sys.argv[1]), 0
     connection = await connect(settings)

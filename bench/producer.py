@@ -20,21 +20,21 @@ from aiokafka.structs import RecordMetadata
 from bench.record import NOW, SOURCE, rollout
 from bench.report import Figure
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.contract import value
-from rolloutlog.contract.checks import read_headers, read_rollout
-from rolloutlog.contract.events import Event, Outgoing
-from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.events.validation import read_headers, read_rollout
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.soundness import check_trajectory
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.soundness import check_trajectory
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.trajectory import Trajectory
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.reading import Tail
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.read.reading import Tail
 from rolloutlog.kafka.run_record import declare
+from rolloutlog.producers.checked_record import record_of
 from rolloutlog.producers.producer import RolloutProducer
-from rolloutlog.producers.record import record_of
 
 RECORDS = 2000
 GROUPS = 60

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rolloutlog.contract.node import Node
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.segments import from_versions
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.segments import from_versions
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
 
 PROMPT, RESPONSE, SWITCH = 220, 1_300, 800
 NOW = 1_790_000_000_000

@@ -12,7 +12,7 @@ from typing import Any, cast
 import orjson
 
 from rolloutlog.contract.ids import id_of
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.importing.demo_records import demo_run
 
 GROUP_SIZE = 4
 ARRAYS = ("token_ids", "mask", "is_content", "logprobs")

@@ -1,15 +1,15 @@
 """What an event's claim stands for, in the form that the pure rooms take.
 
 Guarantees: a body that is gone or changed is a reason, not an exception. Leaves out: the store
-(`rolloutlog.kafka.blobs`).
+(`rolloutlog.kafka.blobs.blob_store`).
 """
 
 from __future__ import annotations
 
-from rolloutlog.buffer.indexing import Body
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.rejection import Rejected
-from rolloutlog.kafka.blobs import BlobStore, claimed_body
+from rolloutlog.buffer.shard.indexing import Body
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.kafka.blobs.blob_store import BlobStore, claimed_body
 
 
 async def body_of(event: Event, blobs: BlobStore | None) -> Body | Rejected | None:

@@ -2,8 +2,8 @@
 
 Guarantees: exactly once per partition, whoever dies; start more members to scale out, up to P. A second deployment with
 other settings of topics or buffer is refused; of the trainer's those hold that it has recorded itself. SIGTERM commits
-what was folded, leaves the group, and returns. Leaves out: the loop (`rolloutlog.kafka.partition_loop`) and what a
-shard is (`rolloutlog.buffer.shard`).
+what was folded, leaves the group, and returns. Leaves out: the loop (`rolloutlog.kafka.loop.partition_loop`) and what a
+shard is (`rolloutlog.buffer.shard.shard`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.blobs import FOR_EVER, BlobStore, store_of
-from rolloutlog.kafka.connection import connect
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.partition_loop import PartitionLoop
-from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.blobs.blob_store import FOR_EVER, BlobStore, store_of
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.kafka.loop.partition_loop import PartitionLoop
+from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.run_record import agree
 
 OnStart = Callable[[PartitionLoop], None]

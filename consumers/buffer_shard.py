@@ -3,7 +3,7 @@
 Guarantees: claimed bodies and payloads are read outside of transactions; one that can't be had is a dead letter or a
 void draw, in whose place the next is drawn at once, never an end of the service. A shard is restored from the first row
 on, so that a duplicate of a group that ended long ago stays a duplicate. Leaves out: folding and choosing
-(`rolloutlog.buffer.shard`).
+(`rolloutlog.buffer.shard.shard`).
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from rolloutlog.buffer.rendering import Void
-from rolloutlog.buffer.selection import Skip
-from rolloutlog.buffer.shard import Shard
+from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.shard.rendering import Void
+from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.consumers.bodies import body_of
 from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.consumers.restoring import restore
-from rolloutlog.contract.checks import read_rollout
 from rolloutlog.contract.errors import NotFound, RunMismatch
-from rolloutlog.contract.events import Event, Outgoing
+from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.contract.trajectory import Trajectory
-from rolloutlog.kafka.blobs import BlobStore
-from rolloutlog.kafka.index import index_row, shard_row
-from rolloutlog.kafka.payloads import PayloadReader
-from rolloutlog.kafka.shard import Checkpoint, Inputs, Moment
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.kafka.blobs.blob_store import BlobStore
+from rolloutlog.kafka.loop.handler import Checkpoint, Inputs, Moment
+from rolloutlog.kafka.loop.index_reader import index_row, shard_row
+from rolloutlog.kafka.read.payloads import PayloadReader
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The bounds on open groups that hold now: those of the trainer settings that were recorded last (design 8).
 
 Guarantees: `run` is looked at every 10 seconds, whoever asks how often; what it said last holds while the broker is
-away. Leaves out: what the bounds bound (`rolloutlog.buffer.drawing`).
+away. Leaves out: what the bounds bound (`rolloutlog.buffer.shard.drawing`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextlib import suppress
 from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.reading import ends_of, read_to_end
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.read.reading import ends_of, read_to_end
 from rolloutlog.kafka.run_record import last_trainer, read_trainer
 
 EVERY_S = 10.0

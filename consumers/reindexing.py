@@ -15,21 +15,21 @@ from dataclasses import dataclass, replace
 from rolloutlog.consumers.buffer_service import ended_by
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.errors import Fenced
-from rolloutlog.contract.events import Outgoing
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.kafka.blobs import BlobStore, store_of
-from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.ends import ends
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.owners import owners
-from rolloutlog.kafka.partition_loop import PartitionLoop
-from rolloutlog.kafka.payloads import PayloadReader
-from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.kafka.blobs.blob_store import BlobStore, store_of
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.client.owners import owners
+from rolloutlog.kafka.loop.handler import Inputs, Moment
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.kafka.loop.partition_loop import PartitionLoop
+from rolloutlog.kafka.read.ends import ends
+from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import agree
-from rolloutlog.kafka.shard import Inputs, Moment
 
 AGAIN = "stop the buffer services, and run `rolloutlog buffer reindex` again"
 

@@ -1,17 +1,17 @@
 """Restoring a shard from rows of the index, for the service and for those who look.
 
 Guarantees: rows that contradict one another, which no shard writes, are told by their place. Leaves out: reading them
-(`rolloutlog.kafka.index`).
+(`rolloutlog.kafka.loop.index_reader`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rolloutlog.buffer.shard import Shard
+from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.errors import IndexMismatch
-from rolloutlog.contract.rejection import Rejected
-from rolloutlog.kafka.index import Placed
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.kafka.loop.index_reader import Placed
 
 
 def restore(shard: Shard, rows: Iterable[Placed]) -> None:

@@ -13,13 +13,12 @@ from typing import Any, cast
 import orjson
 
 from rolloutlog.contract.errors import InvalidRecord
-from rolloutlog.contract.json_text import write
-from rolloutlog.contract.object_text import text_of, type_name
-from rolloutlog.contract.refusal import refusing
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RejectReason, Status
+from rolloutlog.contract.wire.json_text import write
+from rolloutlog.contract.wire.refusal import refusing, text_of, type_name
 
 ErrorFact = BaseException | str | Mapping[str, Any]
 MOST_HELD = 4

@@ -16,7 +16,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, ParamSpec, TypeVar
 
 from rolloutlog.contract.errors import NotOpen
-from rolloutlog.kafka.failures import STOP_S
+from rolloutlog.kafka.client.failures import STOP_S
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,21 +19,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from rolloutlog.contract.errors import BrokerUnreachable, NotOpen
-from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event
+from rolloutlog.contract.events.event import Outgoing, annotation_event, cancelled_event
+from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled
 from rolloutlog.contract.given import settings_of
-from rolloutlog.contract.notices import read_annotation, read_cancelled
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.roles import Role
-from rolloutlog.contract.rollout import Rollout
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RunKind
-from rolloutlog.kafka.writing import Writer
-from rolloutlog.producers.clock import now_ms
+from rolloutlog.kafka.write.writing import Writer, now_ms
+from rolloutlog.producers.checked_record import note_of, record_of
 from rolloutlog.producers.endings import ErrorFact, aborted, failed
+from rolloutlog.producers.open_run import OpenRun, join
 from rolloutlog.producers.published import Published, Submission
-from rolloutlog.producers.record import note_of, record_of
-from rolloutlog.producers.run import Run, join
 
 PATIENCE_S = 60.0
 """A record that isn't acknowledged for so long raises BrokerUnreachable: nothing waits silently (design 9.5)."""
@@ -65,7 +64,7 @@ class RolloutProducer:
         self.patience_s = patience_s
         self._role = role
         self._blob_patience_s = patience_s if blob_patience_s is None else blob_patience_s
-        self._run: Run | None = None
+        self._run: OpenRun | None = None
         self._writer: Writer | None = None
 
     async def __aenter__(self) -> Self:
@@ -93,7 +92,7 @@ class RolloutProducer:
             await writer.close()
 
     @property
-    def run(self) -> Run:
+    def run(self) -> OpenRun:
         """What the run is. Raises NotOpen."""
         if self._run is None:
             raise NotOpen("this producer was never opened")

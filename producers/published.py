@@ -9,12 +9,12 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import Headers
-from rolloutlog.kafka.batches import Sent
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.failures import typed
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.client.failures import typed
+from rolloutlog.kafka.write.batching import Sent
 
 
 @dataclass(slots=True, frozen=True)

@@ -14,37 +14,37 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from rolloutlog.broker import EmbeddedKafka
-    from rolloutlog.contract.node import Node
     from rolloutlog.contract.policies import Policy
-    from rolloutlog.contract.rollout import Rollout
+    from rolloutlog.contract.record.node import Node
+    from rolloutlog.contract.record.rollout import Rollout
+    from rolloutlog.contract.record.slot import Slot
+    from rolloutlog.contract.record.trajectory import Trajectory
     from rolloutlog.contract.settings import Settings
-    from rolloutlog.contract.slot import Slot
-    from rolloutlog.contract.trajectory import Trajectory
-    from rolloutlog.producers.facade import SyncRolloutProducer
-    from rolloutlog.producers.follower import PolicyFollower
-    from rolloutlog.producers.policies import PolicyPublisher
+    from rolloutlog.producers.policy_follower import PolicyFollower
+    from rolloutlog.producers.policy_publisher import PolicyPublisher
     from rolloutlog.producers.producer import RolloutProducer
-    from rolloutlog.producers.sync_follower import SyncPolicyFollower
-    from rolloutlog.trainer.opening import Start
-    from rolloutlog.trainer.stream import GroupStream
-    from rolloutlog.trainer.tensors import pack
+    from rolloutlog.producers.sync_policy_follower import SyncPolicyFollower
+    from rolloutlog.producers.sync_producer import SyncRolloutProducer
+    from rolloutlog.trainer.batches.tensors import pack
+    from rolloutlog.trainer.stream.group_stream import GroupStream
+    from rolloutlog.trainer.stream.opening import Start
 
 _HOME = {
     "EmbeddedKafka": "rolloutlog.broker",
-    "GroupStream": "rolloutlog.trainer.stream",
-    "Node": "rolloutlog.contract.node",
+    "GroupStream": "rolloutlog.trainer.stream.group_stream",
+    "Node": "rolloutlog.contract.record.node",
     "Policy": "rolloutlog.contract.policies",
-    "PolicyFollower": "rolloutlog.producers.follower",
-    "PolicyPublisher": "rolloutlog.producers.policies",
-    "Rollout": "rolloutlog.contract.rollout",
+    "PolicyFollower": "rolloutlog.producers.policy_follower",
+    "PolicyPublisher": "rolloutlog.producers.policy_publisher",
+    "Rollout": "rolloutlog.contract.record.rollout",
     "RolloutProducer": "rolloutlog.producers.producer",
     "Settings": "rolloutlog.contract.settings",
-    "Slot": "rolloutlog.contract.slot",
-    "Start": "rolloutlog.trainer.opening",
-    "SyncPolicyFollower": "rolloutlog.producers.sync_follower",
-    "SyncRolloutProducer": "rolloutlog.producers.facade",
-    "Trajectory": "rolloutlog.contract.trajectory",
-    "pack": "rolloutlog.trainer.tensors",
+    "Slot": "rolloutlog.contract.record.slot",
+    "Start": "rolloutlog.trainer.stream.opening",
+    "SyncPolicyFollower": "rolloutlog.producers.sync_policy_follower",
+    "SyncRolloutProducer": "rolloutlog.producers.sync_producer",
+    "Trajectory": "rolloutlog.contract.record.trajectory",
+    "pack": "rolloutlog.trainer.batches.tensors",
 }
 
 __all__ = [

@@ -70,7 +70,7 @@ def address_of(settings: Settings, data_dir: Path | None = None) -> str | None:
     """The broker's address: the one given, else that of the `command_config`, else of the broker that runs in the data
     folder (design 10); None where there is none."""
     from rolloutlog.broker import find
-    from rolloutlog.kafka.properties import read_properties
+    from rolloutlog.kafka.client.properties import read_properties
 
     if settings.bootstrap_servers is not None:
         return settings.bootstrap_servers

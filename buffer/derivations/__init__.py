@@ -2,5 +2,5 @@
 
 Guarantees: rendering is pure, so a seed can be rendered again and compared. A new derivation is one small file with
 `anchors` and `prompt`, and optionally `score` (`protocol`). Leaves out: which source is drawn
-(`rolloutlog.buffer.draws`).
+(`rolloutlog.buffer.sources.draws`).
 """

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from rolloutlog.buffer.derivations.continuation import Continuation, anchor_points
 from rolloutlog.buffer.derivations.protocol import AnchorPoint, Derivation
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Continue
-from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import AnchorKind
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
-from rolloutlog.buffer.surgery import Conversation, restarts, tool_results
-from rolloutlog.contract.node import Message
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.buffer.derivations.surgery import Conversation, restarts, tool_results
+from rolloutlog.contract.record.node import Message
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind
 
 FINDERS = {AnchorKind.COMPACTION: restarts, AnchorKind.TOOL_CALL: tool_results}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from rolloutlog.contract.node import Message
-from rolloutlog.contract.seeds import Seed
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.record.node import Message
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind
 
 

@@ -10,12 +10,12 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from rolloutlog.consumers.exporting.episodes import episode_of
-from rolloutlog.consumers.exporting.july import record_of, row_of
-from rolloutlog.consumers.exporting.standing import Standing
-from rolloutlog.consumers.exporting.tables import ParquetFile
+from rolloutlog.consumers.exporting.parquet_file import ParquetFile
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.vocabulary import RunKind
+from rolloutlog.formats.writers.episode_lines import episode_of
+from rolloutlog.formats.writers.july_records import record_of, row_of
+from rolloutlog.formats.writers.standing import Standing
 
 OPEN_FILES, LONGEST_NAME = 32, 120
 

@@ -21,13 +21,12 @@ from rolloutlog.contract.errors import MissingExtra, SourceUnreadable
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.payloads import PayloadReader
-from rolloutlog.kafka.writing import TransactionalWriter
-from rolloutlog.producers.importing.follower import Follower
-from rolloutlog.producers.importing.progress import Progress, Watch
-from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.sources import Finder, SourceFile, Sources
-from rolloutlog.producers.run import join
+from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.kafka.write.writing import TransactionalWriter
+from rolloutlog.producers.importing.files.found_files import Finder, SourceFile, Sources
+from rolloutlog.producers.importing.report import ImportProgress, Report, Watch
+from rolloutlog.producers.importing.source_follower import Follower
+from rolloutlog.producers.open_run import join
 
 LOOK_AGAIN_MS = 5000
 """A file system that tells nothing of changes (NFS) is looked at so often."""
@@ -94,10 +93,10 @@ async def _took(follower: Follower, file: SourceFile) -> bool:
         return False  # replaced or compressed since the folder was listed: the next look finds it
 
 
-def _progress(follower: Follower) -> Progress:
+def _progress(follower: Follower) -> ImportProgress:
     done = sum(cursor.byte for cursor in follower.cursors.values())
     rows = sum(era.read for era in follower.intake.report.eras.values())
-    return Progress("importing", done, done, rows)
+    return ImportProgress("importing", done, done, rows)
 
 
 def _sources(finder: Finder, paths: Sequence[str | Path]) -> Sources:

@@ -11,23 +11,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rolloutlog.contract import value
-from rolloutlog.contract.events import Event, Outgoing, annotation_event
+from rolloutlog.contract.events.event import Event, Outgoing, annotation_event
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.kafka.blobs import BlobStore, claimed_body
-from rolloutlog.kafka.payloads import PayloadReader
-from rolloutlog.producers.clock import now_ms
-from rolloutlog.producers.importing.era import Era
-from rolloutlog.producers.importing.intake import Intake, is_new
-from rolloutlog.producers.importing.lines import Line
-from rolloutlog.producers.importing.normal import Normal
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.formats.foreign.era import Era
+from rolloutlog.formats.foreign.normal import Normal
+from rolloutlog.formats.foreign.recorded import TraceIdentity
+from rolloutlog.kafka.blobs.blob_store import BlobStore, claimed_body
+from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.kafka.write.writing import now_ms
+from rolloutlog.producers.importing.files.lines import Line
+from rolloutlog.producers.importing.files.spans import FileSpan
+from rolloutlog.producers.importing.intake_queue import IntakeQueue, is_new
 from rolloutlog.producers.importing.outgoing import SOURCE
-from rolloutlog.producers.importing.recorded import Identity
-from rolloutlog.producers.importing.span import Span
-from rolloutlog.producers.importing.updates import UpdateAt
+from rolloutlog.producers.importing.parsing.updates import UpdateAt
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +36,17 @@ log = logging.getLogger(__name__)
 class LateNotes:
     """Which trace lies under which key, and the reader of records."""
 
-    intake: Intake
+    intake: IntakeQueue
     payloads: PayloadReader
     blobs: BlobStore | None
     _keys: dict[str, str] = field(default_factory=dict[str, str])
 
-    def see(self, identity: Identity) -> None:
+    def see(self, identity: TraceIdentity) -> None:
         """Remember a trace that was imported, now or before."""
         if identity.traces:
             self._keys.update(dict.fromkeys(identity.traces, identity.keys[0]))
 
-    async def of(self, span: Span, lines: Iterable[Line], normals: Iterable[Normal]) -> list[Outgoing]:
+    async def of(self, span: FileSpan, lines: Iterable[Line], normals: Iterable[Normal]) -> list[Outgoing]:
         """Notes of the updates among new lines, for traces whose record is on the log."""
         touched: dict[str, None] = {}
         for line, normal in zip(lines, normals, strict=True):
@@ -85,7 +85,7 @@ class LateNotes:
         return claimed or event.value or b""
 
 
-def update_at(trace: str, line: Line, span: Span) -> UpdateAt:
+def update_at(trace: str, line: Line, span: FileSpan) -> UpdateAt:
     """Where an update lies; the line itself where its file can't be read from the middle."""
     return UpdateAt(trace, line.byte, len(line.text), line.text if span.is_compressed else None)
 

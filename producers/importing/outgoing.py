@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rolloutlog.contract import provenance, value
-from rolloutlog.contract.checks import Rejected
-from rolloutlog.contract.dead_letters import rejected_line
-from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event, outgoing
+from rolloutlog.contract.events.dead_letters import rejected_line
+from rolloutlog.contract.events.event import Outgoing, annotation_event, cancelled_event, outgoing
+from rolloutlog.contract.events.policy_versions import policy_imported
+from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.policy_events import policy_imported
-from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.record import provenance, value
+from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RunKind
-from rolloutlog.producers.importing.census import Place
-from rolloutlog.producers.importing.normal import Fault, Normal, NormalRollout
-from rolloutlog.producers.importing.own import SOURCE as OWN
+from rolloutlog.formats.eras.own_lines import SOURCE as OWN
+from rolloutlog.formats.foreign.normal import Fault, Normal, NormalRollout
+from rolloutlog.producers.importing.placing.census import Place
 from rolloutlog.producers.importing.report import UNKNOWN
 
 SOURCE = "/importers"

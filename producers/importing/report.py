@@ -1,34 +1,36 @@
-"""What an import did, per era and by reason.
+"""How far an import is, and what it did, per era and by reason.
 
 Guarantees: every line read is counted once among imported, duplicates, skipped and rejected; each reason keeps the
-first example that it had. Leaves out: showing it (the command line).
+first example that it had; bytes are those of the files as they lie on the disk. Leaves out: showing it (the command
+line).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from rolloutlog.producers.importing.files.counted import Counted
+
+Phase = Literal["counting", "importing"]
+
+
+@dataclass(slots=True, frozen=True)
+class ImportProgress:
+    """`counting` is pass one, `importing` pass two; `rows` are lines."""
+
+    phase: Phase
+    bytes: int
+    total: int
+    rows: int
+
+
+Watch = Callable[[ImportProgress], None]
+
 
 UNKNOWN = "unknown"
 """Era of a line that couldn't be read so far that its era was known."""
-
-
-LONGEST_WHY = 200
-
-
-@dataclass(slots=True)
-class Counted:
-    """How often, where first, as `path:line`, and what was wrong there."""
-
-    count: int = 0
-    first: str = ""
-    why: str = ""
-
-    def add(self, where: str, why: str = "") -> None:
-        """Count one more."""
-        self.count += 1
-        if not self.first:
-            self.first, self.why = where, why[:LONGEST_WHY]
 
 
 @dataclass(slots=True)

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rolloutlog.broker.daemon import down, find, logs, reset, up
     from rolloutlog.broker.embedded import EmbeddedKafka
-    from rolloutlog.broker.jars import fetch
-    from rolloutlog.broker.progress import Progress
-    from rolloutlog.broker.state import BrokerState, NodeState
+    from rolloutlog.broker.install.jars import fetch
+    from rolloutlog.broker.install.start_progress import StartProgress
+    from rolloutlog.broker.process.state import BrokerState, NodeState
 
-__all__ = ["BrokerState", "EmbeddedKafka", "NodeState", "Progress", "down", "fetch", "find", "logs", "reset", "up"]
+__all__ = ["BrokerState", "EmbeddedKafka", "NodeState", "StartProgress", "down", "fetch", "find", "logs", "reset", "up"]
 
 HOMES = {
     "daemon": ("down", "find", "logs", "reset", "up"),
     "embedded": ("EmbeddedKafka",),
-    "jars": ("fetch",),
-    "progress": ("Progress",),
-    "state": ("BrokerState", "NodeState"),
+    "install.jars": ("fetch",),
+    "install.start_progress": ("StartProgress",),
+    "process.state": ("BrokerState", "NodeState"),
 }
 
 

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 
-from rolloutlog.broker import diagnosis, plan, process
-from rolloutlog.broker.flock import locked
-from rolloutlog.broker.folder import BrokerFolder
-from rolloutlog.broker.jars import fetch
-from rolloutlog.broker.java import java
-from rolloutlog.broker.kafka import Kafka
+from rolloutlog.broker.install.flock import locked
+from rolloutlog.broker.install.jars import fetch
+from rolloutlog.broker.install.java import java
+from rolloutlog.broker.install.start_progress import OnProgress, StartProgress, silent
 from rolloutlog.broker.lifetime import Lifetime
-from rolloutlog.broker.progress import OnProgress, Progress, silent
-from rolloutlog.broker.properties import LOG4J2, server_properties
-from rolloutlog.broker.readiness import wait_ready
-from rolloutlog.broker.state import BrokerState, NodeState, ProcessState
+from rolloutlog.broker.process import diagnosis, plan
+from rolloutlog.broker.process import node_process as process
+from rolloutlog.broker.process.data_folder import BrokerFolder
+from rolloutlog.broker.process.kafka_commands import Kafka
+from rolloutlog.broker.process.readiness import wait_ready
+from rolloutlog.broker.process.server_properties import LOG4J2, server_properties
+from rolloutlog.broker.process.state import BrokerState, NodeState, ProcessState
 from rolloutlog.contract.errors import BrokerFailed
 
 START_PATIENCE = 90.0
@@ -117,7 +118,7 @@ class Cluster:
         self.folder.write(state)
         self._prepare(kafka, state, ids)
         for done, id in enumerate(ids):
-            self.on_progress(Progress("start", done, len(ids)))
+            self.on_progress(StartProgress("start", done, len(ids)))
             folder = self.folder.node(id)
             pid = self.lifetime.launch(kafka.server(folder), folder.path)
             state = state.with_process(id, process.identify(pid))
@@ -131,14 +132,14 @@ class Cluster:
         blank = [folder for id in ids if (folder := self.folder.node(id)).identity() is None]
         with ThreadPoolExecutor(len(ids)) as pool:
             for done, _ in enumerate(pool.map(kafka.format, blank, repeat(state.cluster_id)), start=1):
-                self.on_progress(Progress("format", done, len(blank)))
+                self.on_progress(StartProgress("format", done, len(blank)))
 
     def _wait_ready(self, state: BrokerState, launched: Sequence[int] = ()) -> None:
         """Wait until what was launched and what ran before are ready together."""
         nodes = [node for node in state.nodes if node.id in launched or self.folder.is_alive(node)]
         whole = len(nodes) == len(state.nodes)
         wait_ready(nodes, whole=whole, check=partial(self._check, nodes), patience=START_PATIENCE)
-        self.on_progress(Progress("ready", len(nodes), len(nodes)))
+        self.on_progress(StartProgress("ready", len(nodes), len(nodes)))
 
     def _check(self, nodes: Sequence[NodeState]) -> None:
         for node in nodes:

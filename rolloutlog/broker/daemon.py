@@ -10,11 +10,11 @@ import shutil
 from pathlib import Path
 
 from rolloutlog.broker.cluster import Cluster
-from rolloutlog.broker.flock import locked
-from rolloutlog.broker.folder import BrokerFolder, belongs_to_another
+from rolloutlog.broker.install.flock import locked
+from rolloutlog.broker.install.start_progress import OnProgress, silent
 from rolloutlog.broker.lifetime import Detached
-from rolloutlog.broker.progress import OnProgress, silent
-from rolloutlog.broker.state import BrokerState
+from rolloutlog.broker.process.data_folder import BrokerFolder, belongs_to_another
+from rolloutlog.broker.process.state import BrokerState
 from rolloutlog.contract.errors import BrokerFailed
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rolloutlog.broker import process
 from rolloutlog.broker.cluster import STOP_PATIENCE, Cluster
-from rolloutlog.broker.folder import BrokerFolder, belongs_to_another
+from rolloutlog.broker.install.start_progress import OnProgress, silent
 from rolloutlog.broker.lifetime import Owned
-from rolloutlog.broker.progress import OnProgress, silent
-from rolloutlog.broker.state import BrokerState
+from rolloutlog.broker.process import node_process as process
+from rolloutlog.broker.process.data_folder import BrokerFolder, belongs_to_another
+from rolloutlog.broker.process.state import BrokerState
 from rolloutlog.contract.errors import BrokerFailed
 
 

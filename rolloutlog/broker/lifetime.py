@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from rolloutlog.broker.java import environment
-from rolloutlog.broker.state import ProcessState
+from rolloutlog.broker.install.java import environment
+from rolloutlog.broker.process.state import ProcessState
 
 # The shell leaves at once and prints the pid of what it started.
 DETACH = '"$@" </dev/null >server.out 2>&1 & echo $!'

@@ -13,14 +13,14 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, print_json, print_table, progress
+from rolloutlog.cli.screen.output import line, print_json, print_table, progress
 from rolloutlog.contract.settings import Settings
 
 
 @with_settings
 def audit(settings: Settings, as_json: AsJson = False) -> None:
     """Count every rollout record once, and look for what must never be on the log."""
-    from rolloutlog.consumers.audit import audit as run_audit
+    from rolloutlog.consumers.audit.auditor import audit as run_audit
 
     with progress("reading partitions") as step:
         found = asyncio.run(run_audit(with_broker(settings), step))

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rolloutlog.cli.options import AsJson, DataDir
-from rolloutlog.cli.output import line, notes, print_json, print_pairs, print_table, spinner
+from rolloutlog.cli.screen.output import line, notes, print_json, print_pairs, print_table, spinner
 from rolloutlog.contract.errors import BrokerUnreachable, NotFound, SettingsError
 
 if TYPE_CHECKING:
-    from rolloutlog.broker.progress import OnProgress, Progress
-    from rolloutlog.broker.status import BrokerStatus
+    from rolloutlog.broker.broker_status import BrokerStatus
+    from rolloutlog.broker.install.start_progress import OnProgress, StartProgress
 
 MEBIBYTE = 2**20
 STAGES = {
@@ -44,7 +44,7 @@ def up(
 ) -> None:
     """Start the broker of the data folder, or find the one that runs, and leave it running."""
     from rolloutlog.broker import up as start
-    from rolloutlog.broker.status import status as look
+    from rolloutlog.broker.broker_status import status as look
 
     with _progress() as on_progress:
         start(data_dir, nodes, port, fast_start=fast_start, on_progress=on_progress)
@@ -68,7 +68,7 @@ def down(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 @app.command()
 def status(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Print the broker of the data folder; ends with 1 when none runs."""
-    from rolloutlog.broker.status import status as look
+    from rolloutlog.broker.broker_status import status as look
 
     found = look(data_dir)
     if found is not None:
@@ -102,7 +102,7 @@ def logs(
 ) -> None:
     """Print what the broker wrote since its last start."""
     from rolloutlog.broker import logs as log_files
-    from rolloutlog.broker import tail
+    from rolloutlog.broker.process import log_tail as tail
 
     paths = log_files(data_dir)
     if not paths:
@@ -131,7 +131,7 @@ def reset(
 ) -> None:
     """Remove the stopped broker of the data folder, with every record in it."""
     from rolloutlog.broker import reset as remove
-    from rolloutlog.broker.status import status as look
+    from rolloutlog.broker.broker_status import status as look
 
     found = look(data_dir)
     asks = found is not None and not found.running and not yes
@@ -183,7 +183,7 @@ def _progress() -> Generator[OnProgress]:
     with Bars(*columns, console=notes, transient=True) as bars:
         tasks = {stage: bars.add_task(text, visible=False) for stage, text in STAGES.items()}
 
-        def show(progress: Progress) -> None:
+        def show(progress: StartProgress) -> None:
             bars.update(tasks[progress.stage], completed=progress.done, total=progress.total, visible=True)
 
         yield show

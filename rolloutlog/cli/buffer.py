@@ -11,13 +11,13 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, note, number_of, print_json
+from rolloutlog.cli.screen.output import line, note, number_of, print_json
 from rolloutlog.cli.serving import serve
 from rolloutlog.contract.settings import Settings
 
 if TYPE_CHECKING:
     from rolloutlog.consumers.reindexing import Reindexed
-    from rolloutlog.kafka.loop_context import Totals
+    from rolloutlog.kafka.loop.loop_context import Totals
 
 app = typer.Typer(no_args_is_help=True, help="The buffer: folds rollouts, emits derived seeds.")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rolloutlog.cli.output import note
+from rolloutlog.cli.screen.output import note
 from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.settings import Settings
 from rolloutlog.settings_sources import address_of
@@ -21,7 +21,7 @@ def with_broker(settings: Settings, data_dir: Path | None = None) -> Settings:
     Where the file names another address than the one given it says so. Raises BrokerUnreachable where there is none: a
     remote worker must never write to a private broker.
     """
-    from rolloutlog.kafka.properties import read_properties
+    from rolloutlog.kafka.client.properties import read_properties
 
     address = address_of(settings, data_dir)
     if address is None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rolloutlog.cli.options import AsJson
-from rolloutlog.cli.output import print_json, print_table
+from rolloutlog.cli.screen.output import print_json, print_table
 from rolloutlog.settings_sources import leaves, load
 
 app = typer.Typer(no_args_is_help=True, help="Settings and where they come from.")

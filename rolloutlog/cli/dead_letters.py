@@ -13,8 +13,8 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, Since, with_settings
-from rolloutlog.cli.output import note, print_json, print_table
-from rolloutlog.cli.shallow import shallow
+from rolloutlog.cli.screen.output import note, print_json, print_table
+from rolloutlog.cli.screen.shallow import shallow
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 
@@ -30,7 +30,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """Print dead letters, oldest first."""
-    from rolloutlog.consumers.tailing import tail_events
+    from rolloutlog.consumers.views.tailing import tail_events
 
     async def work() -> list[dict[str, Any]]:
         events = tail_events(with_broker(settings), Topic.DEAD_LETTERS, since=since, limit=limit)

@@ -17,14 +17,14 @@ import typer
 
 from rolloutlog.cli.audit import print_audit
 from rolloutlog.cli.groups import print_groups
-from rolloutlog.cli.output import line, spinner
+from rolloutlog.cli.screen.output import line, spinner
 from rolloutlog.cli.seeds import print_seeds
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
 if TYPE_CHECKING:
-    from rolloutlog.broker import Progress
-    from rolloutlog.contract.rollout import Rollout
+    from rolloutlog.broker import StartProgress
+    from rolloutlog.contract.record.rollout import Rollout
 
 NAMESPACE = "demo"
 STAGES = {
@@ -56,7 +56,7 @@ def demo(
     with ExitStack() as stack:
         with spinner("starting Apache Kafka") as tell:
 
-            def told(step: Progress) -> None:
+            def told(step: StartProgress) -> None:
                 tell(f"{STAGES[step.stage]} ({step.done}/{step.total})")
 
             broker = stack.enter_context(EmbeddedKafka(on_progress=told))
@@ -72,7 +72,7 @@ def demo(
 
 
 def _export(folder: Path) -> None:
-    from rolloutlog.producers.importing.demo import demo_run
+    from rolloutlog.producers.importing.demo_records import demo_run
 
     if folder.exists():
         raise SettingsError(f"{folder} is there already", "name a folder that isn't")
@@ -81,16 +81,16 @@ def _export(folder: Path) -> None:
 
 
 async def _walk(settings: Settings) -> None:
-    from rolloutlog.consumers.audit import audit
+    from rolloutlog.consumers.audit.auditor import audit
     from rolloutlog.consumers.buffer_service import run_buffer
-    from rolloutlog.consumers.seed_view import seed_rows
-    from rolloutlog.kafka.admin import create_topics
-    from rolloutlog.kafka.connection import connect
+    from rolloutlog.consumers.views.seed_view import seed_rows
+    from rolloutlog.kafka.client.admin import create_topics
+    from rolloutlog.kafka.client.connection import connect
     from rolloutlog.kafka.run_record import declare
-    from rolloutlog.producers.importing.demo import demo_run
-    from rolloutlog.producers.importing.service import import_runs
-    from rolloutlog.trainer.dispatch import run_dispatch
-    from rolloutlog.trainer.view import groups_view
+    from rolloutlog.producers.importing.demo_records import demo_run
+    from rolloutlog.producers.importing.import_service import import_runs
+    from rolloutlog.trainer.dispatch_service import run_dispatch
+    from rolloutlog.trainer.stream.group_view import groups_view
 
     _title("1. Rollouts go to the log, with their provenance")
     connection = await connect(settings)
@@ -133,7 +133,7 @@ async def _publish_mixed(settings: Settings) -> int:
 
 
 def _mixed(member: int) -> Rollout:
-    from rolloutlog.contract.rollout import Rollout
+    from rolloutlog.contract.record.rollout import Rollout
 
     old, new = 3 + member, 5
     return Rollout.flat(

@@ -20,15 +20,15 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, print_json
+from rolloutlog.cli.screen.output import line, print_json
 from rolloutlog.contract.errors import RolloutlogError
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 
 if TYPE_CHECKING:
-    from rolloutlog.kafka.connection import Connection
-    from rolloutlog.kafka.metadata import TopicSeen
+    from rolloutlog.kafka.client.connection import Connection
+    from rolloutlog.kafka.client.metadata import TopicSeen
 
 GOOD, ADVICE, BAD = "good", "advice", "bad"
 EXTRAS = {
@@ -80,7 +80,7 @@ def _machine() -> Iterator[Check]:
 
 
 async def _log(settings: Settings) -> list[Check]:
-    from rolloutlog.kafka.connection import connect
+    from rolloutlog.kafka.client.connection import connect
 
     checks: list[Check] = []
     try:
@@ -105,9 +105,9 @@ async def _log(settings: Settings) -> list[Check]:
 
 async def _run(connection: Connection, settings: Settings, checks: list[Check]) -> None:
     """Topics, what this user may do with them, and the run, as far as it may see them."""
-    from rolloutlog.kafka.acls import DESCRIBE_CONFIGS, READ
-    from rolloutlog.kafka.admin import check_topics
-    from rolloutlog.kafka.ends import every_topic
+    from rolloutlog.kafka.client.acls import DESCRIBE_CONFIGS, READ
+    from rolloutlog.kafka.client.admin import check_topics
+    from rolloutlog.kafka.read.ends import every_topic
     from rolloutlog.kafka.run_record import compare, read_run
 
     seen = await every_topic(connection)
@@ -147,7 +147,7 @@ def _topics(settings: Settings, seen: Mapping[Topic, TopicSeen]) -> Check:
 
 def _rights(connection: Connection, seen: Mapping[Topic, TopicSeen]) -> Iterator[Check]:
     """For which roles this user has what it takes on topics; a cluster that refuses nothing isn't spoken of."""
-    from rolloutlog.kafka.acls import lacking, topics_of
+    from rolloutlog.kafka.client.acls import lacking, topics_of
 
     if any(found.allowed is None for found in seen.values()):
         return

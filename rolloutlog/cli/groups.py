@@ -18,7 +18,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
-from rolloutlog.cli.output import (
+from rolloutlog.cli.screen.output import (
     note,
     print_json,
     print_rows,
@@ -28,7 +28,7 @@ from rolloutlog.cli.output import (
     tell_spared,
     terminal_width,
 )
-from rolloutlog.cli.table import Table, numbers_text
+from rolloutlog.cli.screen.table import Table, numbers_text
 from rolloutlog.contract.settings import Settings
 
 Step = Annotated[int | None, typer.Option("--step", min=1, help="Train step to judge for.")]
@@ -58,7 +58,7 @@ def groups(
     as_json: AsJson = False,
 ) -> None:
     """Print every group with rewards, verdicts and masks, as a trainer would dispatch it."""
-    from rolloutlog.trainer.view import groups_view
+    from rolloutlog.trainer.stream.group_view import groups_view
 
     rows = _chosen(groups_view(with_broker(settings), step, group or ""), status, limit)
     whole = as_json or status or group or limit

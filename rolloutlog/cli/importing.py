@@ -18,15 +18,14 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import counted, line, notes, print_json, print_table
+from rolloutlog.cli.screen.output import counted, line, notes, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.record.slot import MAX_GROUP
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.slot import MAX_GROUP
 
 if TYPE_CHECKING:
-    from rolloutlog.producers.importing.progress import Progress as Step
-    from rolloutlog.producers.importing.progress import Watch
-    from rolloutlog.producers.importing.report import EraCounts, Report
+    from rolloutlog.producers.importing.report import EraCounts, Report, Watch
+    from rolloutlog.producers.importing.report import ImportProgress as Step
 
 
 @with_settings
@@ -50,7 +49,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Import recorded runs; safe to repeat, since ids come from the content's identity."""
-    from rolloutlog.producers.importing.service import import_runs
+    from rolloutlog.producers.importing.import_service import import_runs
 
     if follow and (dry_run or strict):
         raise SettingsError("--follow goes with neither --dry-run nor --strict", "import what is there first")

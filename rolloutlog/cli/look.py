@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from rolloutlog.cli.brief import NODE_COLUMNS, brief, is_rollout, node_rows, one_line_each
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, Since, with_settings
-from rolloutlog.cli.output import line, note, print_each, print_indented, print_json, print_pairs, print_table
+from rolloutlog.cli.screen.brief import NODE_COLUMNS, brief, is_rollout, node_rows, one_line_each
+from rolloutlog.cli.screen.output import line, note, print_each, print_indented, print_json, print_pairs, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
@@ -30,9 +30,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print one event: headers and value, whatever its encoding; long values shortened, but with --json."""
-    from rolloutlog.consumers.event_view import event_json
-    from rolloutlog.kafka.connection import connect
-    from rolloutlog.kafka.reading import read_one
+    from rolloutlog.consumers.views.event_view import event_json
+    from rolloutlog.kafka.client.connection import connect
+    from rolloutlog.kafka.read.reading import read_one
 
     topic, partition, offset = parse_place(place)
 
@@ -58,7 +58,7 @@ def tail(
     as_json: AsJson = False,
 ) -> None:
     """Print the events of a topic, oldest first within each partition, a line each."""
-    from rolloutlog.consumers.tailing import tail_events
+    from rolloutlog.consumers.views.tailing import tail_events
 
     events = tail_events(with_broker(settings), topic, start=start, since=since, limit=limit, follow=follow)
     asyncio.run(print_each(events, print_json if as_json else lambda event: line(_line(event))))

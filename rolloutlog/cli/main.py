@@ -36,7 +36,7 @@ from rolloutlog.cli import (
     train,
     worker,
 )
-from rolloutlog.cli.output import Logged, line, note, print_error, print_error_json, print_problem
+from rolloutlog.cli.screen.output import Logged, line, note, print_error, print_error_json, print_problem
 from rolloutlog.cli.serving import INTERRUPTED, TERMINATED, leave
 from rolloutlog.contract.errors import MissingExtra, PathUnusable, RolloutlogError
 

@@ -15,11 +15,11 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, note, print_json
+from rolloutlog.cli.screen.output import line, note, print_json
 from rolloutlog.contract.settings import Settings
 
 
-class Layout(StrEnum):
+class LayoutName(StrEnum):
     """Episodes of verifiers 0.4.0, records of July 2026 with their index, one Parquet file."""
 
     JSONL = "jsonl"
@@ -32,12 +32,12 @@ def replay(
     settings: Settings,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
     layout: Annotated[
-        Layout, typer.Option("--format", help="Episodes (verifiers 0.4.0), July's records with index, or Parquet.")
-    ] = Layout.JSONL,
+        LayoutName, typer.Option("--format", help="Episodes (verifiers 0.4.0), July's records with index, or Parquet.")
+    ] = LayoutName.JSONL,
     as_json: AsJson = False,
 ) -> None:
     """Write the rollouts that stand, with what was said of them later, to files."""
-    from rolloutlog.consumers.exporting.service import export_rollouts
+    from rolloutlog.consumers.exporting.export_service import export_rollouts
 
     exported = asyncio.run(export_rollouts(with_broker(settings), out, layout.value))
     if as_json:

@@ -15,7 +15,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
-from rolloutlog.cli.output import json_text, note, print_json, print_table, short
+from rolloutlog.cli.screen.output import json_text, note, print_json, print_table, short
 from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Seeds: the queue of work for rollout workers.")
@@ -33,7 +33,7 @@ def _seeds() -> None:
 @with_settings
 def list_(settings: Settings, limit: Limit = None, as_json: AsJson = False) -> None:
     """Print the seeds on the log, by partition and offset."""
-    from rolloutlog.consumers.seed_view import seed_rows
+    from rolloutlog.consumers.views.seed_view import seed_rows
 
     rows = asyncio.run(_first(seed_rows(with_broker(settings)), limit))
     _print(rows, as_json, "no seed was emitted")
@@ -47,7 +47,7 @@ def candidates(
     as_json: AsJson = False,
 ) -> None:
     """Print what could be derived now, in the order in which draws rank it."""
-    from rolloutlog.consumers.seed_view import candidate_rows
+    from rolloutlog.consumers.views.seed_view import candidate_rows
 
     rows = asyncio.run(_first(candidate_rows(with_broker(settings), derivation), limit))
     _print(rows, as_json, "no candidate: nothing on the log can be resumed, or all of it was drawn")

@@ -12,8 +12,8 @@ from typing import Any
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import counted, line, print_json, print_pairs, print_table
-from rolloutlog.cli.table import numbers_text
+from rolloutlog.cli.screen.output import counted, line, print_json, print_pairs, print_table
+from rolloutlog.cli.screen.table import numbers_text
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS
 
@@ -25,7 +25,7 @@ MINUTE, HOUR = 60, 3600
 @with_settings
 def status(settings: Settings, as_json: AsJson = False) -> None:
     """Print the current policy, groups, what was trained, dropped and expired lately, rates, owners, lag and skips."""
-    from rolloutlog.consumers.status import status as read_status
+    from rolloutlog.consumers.views.run_status import status as read_status
 
     found = asyncio.run(read_status(with_broker(settings)))
     if as_json:

@@ -15,13 +15,13 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, note, print_json, print_table
+from rolloutlog.cli.screen.output import line, note, print_json, print_table
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 
 if TYPE_CHECKING:
-    from rolloutlog.kafka.admin import TopicReport
+    from rolloutlog.kafka.client.admin import TopicReport
 
 app = typer.Typer(no_args_is_help=True, help="The run's topics: create, describe, delete, rights.")
 
@@ -30,8 +30,8 @@ app = typer.Typer(no_args_is_help=True, help="The run's topics: create, describe
 @with_settings
 def create(settings: Settings, as_json: AsJson = False) -> None:
     """Create the topics of the namespace and declare the run; safe to repeat."""
-    from rolloutlog.kafka.admin import create_topics
-    from rolloutlog.kafka.connection import connect
+    from rolloutlog.kafka.client.admin import create_topics
+    from rolloutlog.kafka.client.connection import connect
     from rolloutlog.kafka.run_record import declare
 
     async def work() -> None:
@@ -47,8 +47,8 @@ def create(settings: Settings, as_json: AsJson = False) -> None:
 @with_settings
 def describe(settings: Settings, as_json: AsJson = False) -> None:
     """Print the topics as they are on the cluster, with their settings."""
-    from rolloutlog.kafka.admin import describe_topics
-    from rolloutlog.kafka.connection import connect
+    from rolloutlog.kafka.client.admin import describe_topics
+    from rolloutlog.kafka.client.connection import connect
 
     async def work() -> None:
         reports = await describe_topics(await connect(with_broker(settings), Role.OPERATOR, ()))
@@ -63,8 +63,8 @@ def delete(
     settings: Settings, yes: Annotated[bool, typer.Option("--yes", help="Don't ask. Every record is lost.")] = False
 ) -> None:
     """Delete the topics of the namespace with every record in them."""
-    from rolloutlog.kafka.admin import delete_topics
-    from rolloutlog.kafka.connection import connect
+    from rolloutlog.kafka.client.admin import delete_topics
+    from rolloutlog.kafka.client.connection import connect
 
     if not yes and not _confirmed(f"delete every topic of namespace {settings.namespace}, with all records?"):
         raise SettingsError("nothing was deleted", "answer y, or give --yes")
@@ -105,7 +105,7 @@ def _print(settings: Settings, reports: list[TopicReport], as_json: bool) -> Non
 @with_settings
 def acls(settings: Settings, as_json: AsJson = False) -> None:
     """Print the rights that each role needs, as commands for Kafka's own tool."""
-    from rolloutlog.kafka.acls import acls as rights
+    from rolloutlog.kafka.client.acls import acls as rights
 
     for right in rights(settings.namespace):
         if as_json:

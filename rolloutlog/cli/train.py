@@ -14,14 +14,14 @@ import typer
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.groups import Step
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, note, number_of, print_json
+from rolloutlog.cli.screen.output import line, note, number_of, print_json
+from rolloutlog.cli.screen.table import numbers_text
 from rolloutlog.cli.serving import serve
-from rolloutlog.cli.table import numbers_text
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
 if TYPE_CHECKING:
-    from rolloutlog.trainer.step import StepReport
+    from rolloutlog.trainer.dispatch.step import StepReport
 
 app = typer.Typer(no_args_is_help=True, help="The trainer: whole groups, judged and masked, each trained once.")
 
@@ -47,7 +47,7 @@ def run(
             "this build has no training loop of its own",
             "give --no-model for the dispatch service, or train your own model on a GroupStream",
         )
-    from rolloutlog.trainer.dispatch import run_dispatch
+    from rolloutlog.trainer.dispatch_service import run_dispatch
 
     def told(report: StepReport) -> None:
         reward = "" if report.reward is None else f"reward {report.reward:.3g}, "

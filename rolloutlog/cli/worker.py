@@ -14,7 +14,7 @@ import typer
 
 from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.output import line, note, print_json
+from rolloutlog.cli.screen.output import line, note, print_json
 from rolloutlog.cli.serving import serve
 from rolloutlog.contract.settings import Settings
 
@@ -37,8 +37,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Work until SIGTERM or Ctrl-C; what runs then is published as aborted, to be gone on with elsewhere."""
-    from rolloutlog.producers.environment import load
-    from rolloutlog.producers.worker import run_worker
+    from rolloutlog.producers.workers.environment import load
+    from rolloutlog.producers.workers.rollout_worker import run_worker
 
     sys.path.insert(0, "")  # modules of the folder that one stands in, as `python -m` finds them
     made, sampler = load(environment, "rollout"), load(engine, "render", "sample") if engine else None

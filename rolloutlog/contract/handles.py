@@ -1,14 +1,14 @@
 """Handles: where one record lies on the log, and how big it is.
 
 Guarantees: a handle reads and writes as `partition/offset/size`. Leaves out: reading what it points at
-(`rolloutlog.kafka.payloads`).
+(`rolloutlog.kafka.read.payloads`).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from rolloutlog.contract.natural import natural
+from rolloutlog.contract.numbers import natural
 
 
 class Handle(NamedTuple):

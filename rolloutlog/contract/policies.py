@@ -1,7 +1,7 @@
 """Policies as (timeline, version) pairs, and the history that says which of them still count (design 4).
 
 Guarantees: numbers that are reused after a resume never collide; `History` is a fold of `policy-versions` in log order
-and nothing else. Leaves out: staleness thresholds (`rolloutlog.buffer.staleness`) and reading the topic.
+and nothing else. Leaves out: staleness thresholds (`rolloutlog.trainer.staleness.rule`) and reading the topic.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from rolloutlog.contract.natural import natural
+from rolloutlog.contract.numbers import natural
 
 LAST_POLICY = 2**31
 """Timelines and versions are below it: segments name them in 32 bits."""

@@ -1,7 +1,7 @@
 """Who meets the log: a role is a set of rights, and a user of the cluster that has them.
 
 Guarantees: every command and class that opens a connection has one, named here. Leaves out: the rights, which follow
-from the table of topics (`topics`) and the names of groups and transactional ids (`rolloutlog.kafka.acls`).
+from the table of topics (`topics`) and the names of groups and transactional ids (`rolloutlog.kafka.client.acls`).
 """
 
 from __future__ import annotations

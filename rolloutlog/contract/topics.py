@@ -1,7 +1,7 @@
 """The topics of a run: key, partitions, clean-up, who writes and who reads (design 2).
 
 Guarantees: one table, from which topics are created, checked, documented and given ACLs. Leaves out: creating them
-(`rolloutlog.kafka.admin`).
+(`rolloutlog.kafka.client.admin`).
 """
 
 from __future__ import annotations

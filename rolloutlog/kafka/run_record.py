@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from rolloutlog.contract.errors import Fenced, RunMismatch, SettingsError
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.run_facts import (
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.run import (
     CURSOR,
     DECLARATION,
     SETTINGS,
@@ -31,11 +30,12 @@ from rolloutlog.contract.run_facts import (
 )
 from rolloutlog.contract.settings import Deadline, Settings, TrainerSettings
 from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
-from rolloutlog.kafka.acls import checked_by
-from rolloutlog.kafka.admin import check_topics
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.reading import read_to_end
-from rolloutlog.kafka.transactions import TransactionalWriter
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.kafka.client.acls import checked_by
+from rolloutlog.kafka.client.admin import check_topics
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.write.transactions import TransactionalWriter
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from rolloutlog.broker.jars import Jar
+from rolloutlog.broker.install.jars import Jar
 
 CONTENT = b"PK\x03\x04 the bytes of a jar" * 1000
 JARS = [Jar(f"org.example:part-{i}:1.0", hashlib.sha256(CONTENT).hexdigest()) for i in range(3)]

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from rolloutlog.broker import plan
+from rolloutlog.broker.process import plan
 
 
 def test_an_id_never_starts_with_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:

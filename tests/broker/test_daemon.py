@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from rolloutlog.broker import BrokerState, EmbeddedKafka, down, find, logs, reset, up
-from rolloutlog.broker.folder import BrokerFolder
-from rolloutlog.broker.process import identify
-from rolloutlog.broker.state import NodeState, ProcessState
+from rolloutlog.broker.process.data_folder import BrokerFolder
+from rolloutlog.broker.process.node_process import identify
+from rolloutlog.broker.process.state import NodeState, ProcessState
 from rolloutlog.contract.errors import BrokerFailed, SettingsError
 from tests.broker.processes import process_of
 

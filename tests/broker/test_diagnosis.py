@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.broker.diagnosis import why
-from rolloutlog.broker.node_folder import NodeFolder
+from rolloutlog.broker.process.diagnosis import why
+from rolloutlog.broker.process.node_folder import NodeFolder
 
 LOGGED = "2026-08-01 10:00:00,000 {level} kafka.log.LogManager - {text}\n"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rolloutlog.broker import EmbeddedKafka, wire
+from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.broker.process import frames as wire
 
 
 @pytest.mark.broker

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.broker.jars import cache_dir, fetch, lock_file
-from rolloutlog.broker.progress import Progress
+from rolloutlog.broker.install.jars import cache_dir, fetch, lock_file
+from rolloutlog.broker.install.start_progress import StartProgress
 from rolloutlog.contract.errors import BrokerFailed
 from tests.broker.mirror import CONTENT, JARS, fill, served
 
@@ -21,7 +21,7 @@ TLS = ROOT / "tests" / "data" / "tls"
 CLOSED_PORT = "http://127.0.0.1:9"
 FETCH = """
 import sys; from pathlib import Path
-from rolloutlog.broker.jars import fetch
+from rolloutlog.broker.install.jars import fetch
 from tests.broker.mirror import JARS
 fetch(wanted=JARS, cache=Path(sys.argv[1]))
 """
@@ -58,7 +58,7 @@ def test_the_lock_file_pins_kafka_with_its_log_backend() -> None:
 
 @pytest.mark.usefixtures("repository")
 def test_jars_are_fetched_once_and_then_need_no_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Progress] = []
+    seen: list[StartProgress] = []
     paths = fetch(seen.append, wanted=JARS, cache=cache)
     assert [path.read_bytes() for path in paths] == [CONTENT] * len(JARS)
     assert [(step.done, step.total) for step in seen] == [(1, 3), (2, 3), (3, 3)]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.broker.java import environment, java
-from rolloutlog.broker.kafka import Kafka
-from rolloutlog.broker.node_folder import NodeFolder
+from rolloutlog.broker.install.java import environment, java
+from rolloutlog.broker.process.kafka_commands import Kafka
+from rolloutlog.broker.process.node_folder import NodeFolder
 from rolloutlog.contract.errors import BrokerFailed, MissingExtra
 
 

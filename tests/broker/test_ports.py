@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.broker.folder import BrokerFolder
-from rolloutlog.broker.plan import settle
-from rolloutlog.broker.ports import HOST, free_ports, is_free
+from rolloutlog.broker.process.data_folder import BrokerFolder
+from rolloutlog.broker.process.plan import settle
+from rolloutlog.broker.process.ports import HOST, free_ports, is_free
 from rolloutlog.contract.errors import BrokerFailed, SettingsError
 
 EPHEMERAL = 32_768

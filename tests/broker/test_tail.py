@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rolloutlog.broker.tail import read
+from rolloutlog.broker.process.log_tail import read
 
 
 def test_the_last_lines_of_each_log(tmp_path: Path) -> None:

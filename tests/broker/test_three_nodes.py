@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.broker import EmbeddedKafka, wire
+from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.broker.process import frames as wire
 from tests.broker import log_client
 
 pytestmark = pytest.mark.chaos

@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
-from rolloutlog.broker import EmbeddedKafka, wire
-from rolloutlog.broker.ports import HOST, free_ports
-from rolloutlog.broker.readiness import what_is_missing
-from rolloutlog.broker.state import NodeState
+from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.broker.process import frames as wire
+from rolloutlog.broker.process.ports import HOST, free_ports
+from rolloutlog.broker.process.readiness import what_is_missing
+from rolloutlog.broker.process.state import NodeState
 
 
 @pytest.mark.broker

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rolloutlog.buffer.fold import Fold
-from rolloutlog.buffer.rendering import Void
-from rolloutlog.buffer.rows import Row, decode
-from rolloutlog.buffer.selection import Skip
-from rolloutlog.buffer.shard import Shard
-from rolloutlog.contract.checks import read_rollout
-from rolloutlog.contract.events import Event, Outgoing
+from rolloutlog.buffer.index.rows import Row, decode
+from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.shard.rendering import Void
+from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.ids import id_of
-from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.wire.headers import Headers
 
 NOW = 1_790_000_000_000
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.trajectory import Trajectory
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event, rollout_event, taken_event
-from rolloutlog.contract.finals import GroupFinal, MemberExpired, expired_event, final_event
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.seeds import Seed, seed_event
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.events.event import Outgoing, annotation_event, cancelled_event, rollout_event, taken_event
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, expired_event, final_event
+from rolloutlog.contract.events.seeds import Seed, seed_event
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import DropReason, SeedKind, Status, Verdict
 from tests.buffer.partition_log import NOW, group_id
 from tests.buffer.recorded import say

@@ -8,11 +8,11 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.shard import Shard
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.headers import KNOWN, Headers
+from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.contract.wire.headers import KNOWN, Headers
 from tests.buffer.partition_log import NOW, settings_of
 from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, taken
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rolloutlog.buffer.indexing import Body
-from rolloutlog.buffer.shard import Shard
-from rolloutlog.contract.claims import Claim
-from rolloutlog.contract.dead_letters import rejected_event
-from rolloutlog.contract.events import Event
+from rolloutlog.buffer.shard.indexing import Body
+from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.contract.events.dead_letters import rejected_event
+from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.ids import digest_of
-from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.claims import Claim
+from rolloutlog.contract.wire.rejection import Rejected
 from tests.buffer.partition_log import NOW, settings_of
 from tests.cases.bad_inputs import BAD_INPUTS, BAD_MEMBER, BadInput
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rolloutlog.buffer.derivations.continuation import Continuation, anchor_points
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import AnchorKind
 from tests.buffer.recorded import golden, july, say, traces, trajectory_of
 

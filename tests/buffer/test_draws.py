@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.draws import allowed, pick, pick_some, share
+from rolloutlog.buffer.sources.draws import allowed, pick, pick_some, share
 
 
 @given(st.integers(0, 500), st.integers(1, 64))

@@ -9,16 +9,16 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.fold import Fold
-from rolloutlog.buffer.rows import StateRow, decode, encode
-from rolloutlog.buffer.shard import Shard
-from rolloutlog.contract.events import Event, Outgoing
-from rolloutlog.contract.finals import GroupFinal, final_event
-from rolloutlog.contract.headers import Headers
+from rolloutlog.buffer.index.rows import StateRow, decode, encode
+from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.events.group_events import GroupFinal, final_event
+from rolloutlog.contract.events.seeds import Anchor, Ask, Draw, Source, seed_cancelled_event
 from rolloutlog.contract.ids import id_of
-from rolloutlog.contract.seeds import Anchor, Ask, Draw, Source, seed_cancelled_event
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
+from rolloutlog.contract.wire.headers import Headers
 from tests.buffer.partition_log import NOW, PartitionLog, compacted, group_id, settings_of
 from tests.buffer.said import annotated, cancelled, expired, final, forged, fresh, rollout, seed_id, taken
 

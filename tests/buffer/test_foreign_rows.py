@@ -9,8 +9,8 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.fold import Fold
-from rolloutlog.buffer.rows import decode, encode
+from rolloutlog.buffer.index.rows import decode, encode
+from rolloutlog.buffer.shard.fold import Fold
 from tests.buffer.partition_log import Owner, PartitionLog, settings_of
 from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, taken
 

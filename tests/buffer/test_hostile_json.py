@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.rollout_row import RolloutRow
-from rolloutlog.contract.events import Event, Outgoing
+from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from tests.buffer.partition_log import NOW, Owner, PartitionLog, restored, settings_of

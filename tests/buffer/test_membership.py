@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.member import MemberStatus, Record
-from rolloutlog.buffer.membership import Disposition, End, Group
-from rolloutlog.contract.checks import Rejected
+from rolloutlog.buffer.group.member import MemberStatus, Record
+from rolloutlog.buffer.group.membership import Disposition, End, Group
+from rolloutlog.contract.events.seeds import Ask, Seed
+from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.seeds import Ask, Seed
-from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason, RunKind, SeedKind, Status
 
 SIZE = 3

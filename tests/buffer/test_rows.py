@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.buffer import rows
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
-from rolloutlog.buffer.rollout_row import RolloutRow, pack
-from rolloutlog.buffer.rows import (
+from rolloutlog.buffer.index import rows
+from rolloutlog.buffer.index.rollout_row import RolloutRow, pack
+from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
     ExpiryRow,
@@ -25,8 +25,8 @@ from rolloutlog.buffer.rows import (
     encode,
     row_event,
 )
+from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, RunKind, SeedKind, Status
 

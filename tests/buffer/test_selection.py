@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from rolloutlog.buffer.indexing import row_of
-from rolloutlog.buffer.rollout_row import RolloutRow
-from rolloutlog.buffer.rows import Row, decode, encode
-from rolloutlog.buffer.selection import Skip, anchors_for, in_band
-from rolloutlog.contract.node import Node
+from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.rows import Row, decode, encode
+from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.shard.indexing import row_of
+from rolloutlog.buffer.sources.selection import anchors_for, in_band
+from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.settings import DerivationSettings, Selection
 from rolloutlog.contract.vocabulary import AnchorKind, Status
 from tests.buffer.partition_log import PartitionLog, settings_of

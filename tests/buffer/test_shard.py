@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from rolloutlog.buffer.draws import pick
-from rolloutlog.buffer.lineage import settings_id
-from rolloutlog.buffer.rendering import Void
-from rolloutlog.buffer.rows import StateRow
-from rolloutlog.buffer.selection import Skip
-from rolloutlog.consumers.seed_view import seed_row
-from rolloutlog.contract.events import cancelled_event
-from rolloutlog.contract.finals import GroupFinal, final_event
+from rolloutlog.buffer.index.rows import StateRow
+from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.shard.lineage import settings_id
+from rolloutlog.buffer.shard.rendering import Void
+from rolloutlog.buffer.sources.draws import pick
+from rolloutlog.consumers.views.seed_view import seed_row
+from rolloutlog.contract.events.event import cancelled_event
+from rolloutlog.contract.events.group_events import GroupFinal, final_event
+from rolloutlog.contract.events.seeds import Seed, seed_cancelled_event
 from rolloutlog.contract.ids import derived_seed_id, member_seed_id, rollout_id
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.seeds import Seed, seed_cancelled_event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
 from tests.buffer.partition_log import Owner, PartitionLog, group_id, restored, settings_of

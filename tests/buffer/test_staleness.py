@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rolloutlog.buffer.masks import mask_of
-from rolloutlog.buffer.staleness import Rule, judge, threshold
-from rolloutlog.buffer.verdicts import Cause, GroupVerdict, MemberTokens, MemberVerdict
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.segments import Runs
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.segments import Runs
+from rolloutlog.contract.record.trajectory import Column
 from rolloutlog.contract.settings import Staleness
-from rolloutlog.contract.trajectory import Column
 from rolloutlog.contract.vocabulary import Verdict
+from rolloutlog.trainer.staleness.masks import mask_of
+from rolloutlog.trainer.staleness.rule import Rule, judge, threshold
+from rolloutlog.trainer.staleness.verdicts import Cause, GroupVerdict, MemberTokens, MemberVerdict
 
 Steps = Sequence[int] | Sequence[tuple[int, int]]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rolloutlog.buffer import wanted
-from rolloutlog.buffer.rows import WantedRow
-from rolloutlog.buffer.wanted import wanted_of
-from rolloutlog.contract.seeds import Ask, seed_cancelled_event
+from rolloutlog.buffer.index.rows import WantedRow
+from rolloutlog.buffer.shard import wanted
+from rolloutlog.buffer.shard.wanted import wanted_of
+from rolloutlog.contract.events.seeds import Ask, seed_cancelled_event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import SeedKind
 from tests.buffer.partition_log import NOW, Owner, PartitionLog, group_id, restored, settings_of

@@ -19,15 +19,15 @@ from typing import Any, Literal
 import numpy as np
 import orjson
 
-from rolloutlog.contract import value
-from rolloutlog.contract.claims import CLAIM, Claim
 from rolloutlog.contract.errors import InvalidRecord, RecordTooLarge, RolloutlogError
-from rolloutlog.contract.events import rollout_event
+from rolloutlog.contract.events.event import rollout_event
 from rolloutlog.contract.ids import digest_of, id_of
-from rolloutlog.contract.json_value import encode_json
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.trajectory import Column, Trajectory
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.plain_json import encode_json
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.trajectory import Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.claims import CLAIM, Claim
 from tests.cases.raw import NOW, SOURCE, Raw
 from tests.cases.rollouts import altered, sound
 

@@ -14,10 +14,10 @@ from typing import Any, cast
 import orjson
 from hypothesis import strategies as st
 
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.trajectory import Trajectory
-from rolloutlog.contract.value import encode
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.contract.record.value import encode
 from tests.buffer.said import slot, tool_turns
 from tests.cases.raw import Raw
 

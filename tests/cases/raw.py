@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rolloutlog.contract.events import Event, Outgoing, rollout_event
-from rolloutlog.contract.headers import FIELDS, Headers
+from rolloutlog.contract.events.event import Event, Outgoing, rollout_event
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.value import SAFETENSORS
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.value import SAFETENSORS
+from rolloutlog.contract.wire.headers import FIELDS, Headers
 
 NOW = 1_790_000_000_000
 SOURCE = "/tests/worker"

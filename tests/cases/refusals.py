@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rolloutlog.contract.checks import is_claim, read_headers, read_rollout
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.rejection import Rejected
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.validation import is_claim, read_headers, read_rollout
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.rejection import Rejected
 
 
 def reason_of(read: Callable[[], object]) -> RejectReason | None:

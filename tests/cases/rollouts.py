@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
 
 ORIGIN = "5eed" * 8
 """Origin seed of the groups that `sound` fills."""

@@ -15,17 +15,17 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from rolloutlog.contract.graph import NO_PARENT
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import FIELDS
-from rolloutlog.contract.node import Node
+from rolloutlog.contract.numbers import LARGEST
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.rewards import LARGEST
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.segments import Segment, from_versions
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Column, Trajectory
+from rolloutlog.contract.record.graph import NO_PARENT
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.segments import Segment, from_versions
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Column, Trajectory
 from rolloutlog.contract.vocabulary import Grain, RunKind, SeedKind, Status
+from rolloutlog.contract.wire.headers import FIELDS
 
 words = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
 """Text of a header: not empty, no half characters."""

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.cli.brief import brief, few, is_rollout, node_rows, one_line_each
-from rolloutlog.consumers.event_view import trajectory_json
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.cli.screen.brief import brief, few, is_rollout, node_rows, one_line_each
+from rolloutlog.consumers.views.event_view import trajectory_json
+from rolloutlog.contract.record.trajectory import Trajectory
 from tests.buffer.said import tool_turns
 
 JSON = st.recursive(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.cli.escapes import shown, shown_json
-from rolloutlog.cli.output import json_text
+from rolloutlog.cli.screen.escapes import shown, shown_json
+from rolloutlog.cli.screen.output import json_text
 
 ANY = st.text(st.characters())
 """Lone surrogates included."""

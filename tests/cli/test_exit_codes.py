@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.importing.demo_records import demo_run
 
 SCRIPT = Path(sys.executable).with_name("rolloutlog")
 

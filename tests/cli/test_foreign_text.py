@@ -13,10 +13,10 @@ import pytest
 import rolloutlog.cli
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.cli.main import run
-from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Trajectory
 from tests.buffer.said import tool_turns
 from tests.cases.raw import Raw
 from tests.trainer.log import Log

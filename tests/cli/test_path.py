@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.cli import main
 from rolloutlog.contract.topics import Topic
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.importing.demo_records import demo_run
 
 pytestmark = pytest.mark.broker
 

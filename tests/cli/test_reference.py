@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.buffer.selection import Skip
+from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.cli.reference.__main__ import FOLDER, PAGES, differences, write
 from rolloutlog.cli.reference.markdown import table
 from rolloutlog.contract import errors
 from rolloutlog.contract.errors import RolloutlogError
-from rolloutlog.contract.headers import FIELDS
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS
 from rolloutlog.contract.vocabulary import DropReason, EventType, RejectReason, Verdict
+from rolloutlog.contract.wire.headers import FIELDS
 from rolloutlog.settings_sources import known_names, variable_of
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from rolloutlog.cli.table import GAP, SMALLEST, Table, numbers_text
+from rolloutlog.cli.screen.table import GAP, SMALLEST, Table, numbers_text
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
 

@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from rolloutlog.buffer.draws import pick
-from rolloutlog.buffer.fold import Fold
-from rolloutlog.buffer.indexing import Body
-from rolloutlog.buffer.rollout_row import RolloutRow
-from rolloutlog.buffer.rows import Row, StateRow, WantedRow, decode
-from rolloutlog.buffer.screening import CandidateKey, key_of
-from rolloutlog.buffer.shard import Shard
+from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow, decode
+from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.shard.indexing import Body
+from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.buffer.sources.draws import pick
+from rolloutlog.buffer.sources.screening import CandidateKey, key_of
 from rolloutlog.consumers.bodies import body_of
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.seeds import Draw, Seed
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.seeds import Draw, Seed
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.kafka.blobs import BlobStore
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.kafka.blobs.blob_store import BlobStore
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.read.reading import read_to_end
 
 TOPICS = (*INPUT_TOPICS, Topic.ROLLOUT_INDEX)
 

@@ -11,8 +11,8 @@ import sys
 
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.quiet import quiet_clients
+from rolloutlog.kafka.client.quiet import quiet_clients
+from rolloutlog.kafka.loop.loop_options import LoopOptions
 
 PARTITIONS = 3
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import Status
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import Connection, connect
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.write.writing import Writer
 from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
 from tests.consumers.account import check
 from tests.kafka.crew import Crew

@@ -16,25 +16,25 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
-from rolloutlog.buffer.fold import Fold
-from rolloutlog.buffer.rows import StateRow
+from rolloutlog.buffer.index.rows import StateRow
+from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.contract.errors import RunMismatch
-from rolloutlog.contract.events import Outgoing
-from rolloutlog.contract.run_facts import trainer_recorded
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.run import trainer_recorded
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import Status
-from rolloutlog.kafka.admin import create_topics, with_admin
-from rolloutlog.kafka.blobs import BlobStore
-from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.partition_loop import PartitionLoop
-from rolloutlog.kafka.payloads import PayloadReader
+from rolloutlog.kafka.blobs.blob_store import BlobStore
+from rolloutlog.kafka.client.admin import create_topics, with_admin
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.kafka.loop.partition_loop import PartitionLoop
+from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.write.writing import Writer
 from tests.buffer.partition_log import group_id
 from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
 from tests.cases.bad_inputs import BAD_INPUTS

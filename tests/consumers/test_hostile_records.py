@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import SeedKind, Status
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.write.writing import Writer
 from tests.buffer.partition_log import NOW
 from tests.buffer.said import fresh, rollout
 from tests.buffer.test_hostile_json import NOT_CHATS

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.agents import agents_of
-from rolloutlog.buffer.rendering import Void, rendered
-from rolloutlog.cli.output import json_text, print_indented
+from rolloutlog.buffer.shard.rendering import Void, rendered
+from rolloutlog.cli.screen.output import json_text, print_indented
+from rolloutlog.cli.screen.shallow import CUT
 from rolloutlog.cli.seeds import print_seeds
-from rolloutlog.cli.shallow import CUT
-from rolloutlog.consumers.event_view import event_json
 from rolloutlog.consumers.exporting.layouts import LAYOUTS
-from rolloutlog.consumers.exporting.standing import Standing
-from rolloutlog.consumers.seed_view import NOT_DRAWN, seed_row
-from rolloutlog.contract.checks import read_rollout
-from rolloutlog.contract.rejection import HOSTILE, Rejected
-from rolloutlog.contract.seeds import Seed
+from rolloutlog.consumers.views.event_view import event_json
+from rolloutlog.consumers.views.seed_view import NOT_DRAWN, seed_row
+from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.wire.rejection import HOSTILE, Rejected
+from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.trainer.staleness.agents import agents_of
 from tests.buffer.partition_log import Owner
 from tests.buffer.said import fresh, rollout
 from tests.buffer.test_hostile_json import log_of

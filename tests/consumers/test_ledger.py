@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.consumers.ledger import PartitionLedger, Violation, repeated_seeds
-from rolloutlog.contract.events import Event, Outgoing, cancelled_event, rollout_event
-from rolloutlog.contract.finals import GroupFinal, MemberExpired, MemberOutcome
-from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.rollout import Rollout
+from rolloutlog.consumers.audit.ledger import PartitionLedger, Violation, repeated_seeds
+from rolloutlog.contract.events.event import Event, Outgoing, cancelled_event, rollout_event
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, MemberOutcome
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, RunKind, Status, Verdict
+from rolloutlog.contract.wire.headers import Headers
 
 
 def record(

@@ -12,22 +12,22 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
-from rolloutlog.buffer.rows import StateRow
-from rolloutlog.consumers.audit import audit
+from rolloutlog.buffer.index.rows import StateRow
+from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.consumers.reindexing import ReindexShard, reindex
-from rolloutlog.consumers.shard_view import shard_views
-from rolloutlog.consumers.status import status
+from rolloutlog.consumers.views.run_status import status
+from rolloutlog.consumers.views.shard_view import shard_views
 from rolloutlog.contract.errors import Fenced, IndexMismatch
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, Status
-from rolloutlog.kafka.admin import with_admin
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.partition_loop import PartitionLoop
-from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.kafka.client.admin import with_admin
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.kafka.loop.partition_loop import PartitionLoop
+from rolloutlog.kafka.read.reading import read_to_end
 from tests.buffer.partition_log import group_id
 from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
 from tests.consumers.account import check, dead_letters

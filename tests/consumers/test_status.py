@@ -10,15 +10,15 @@ import pytest
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.consumers.buffer_service import run_buffer
-from rolloutlog.consumers.status import status
-from rolloutlog.contract.events import Outgoing
-from rolloutlog.contract.finals import GroupFinal, MemberExpired, MemberOutcome, expired_event, final_event
+from rolloutlog.consumers.views.run_status import status
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, MemberOutcome, expired_event, final_event
+from rolloutlog.contract.events.policy_versions import timeline_started
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.policy_events import timeline_started
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason, Verdict
-from rolloutlog.kafka import partition_loop
-from rolloutlog.kafka.partition_loop import PartitionLoop
+from rolloutlog.kafka.loop import partition_loop
+from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 from tests.buffer.said import rollout
 from tests.trainer.log import Log, now
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from rolloutlog.broker.ports import free_ports
+from rolloutlog.broker.process.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 STARTS_S = 180

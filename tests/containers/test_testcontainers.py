@@ -14,12 +14,12 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
-from rolloutlog.broker.ports import free_ports
+from rolloutlog.broker.process.ports import free_ports
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connect
-from rolloutlog.kafka.reading import read_one
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.reading import read_one
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.producers.producer import RolloutProducer
 from tests.cases.rollouts import sound

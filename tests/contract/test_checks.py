@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract import value
-from rolloutlog.contract.checks import check_trajectory, read_headers, read_json, read_rollout
-from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event, rollout_event, taken_event
-from rolloutlog.contract.finals import GroupFinal, final_event
-from rolloutlog.contract.headers import KNOWN
-from rolloutlog.contract.json_value import encode_json
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.seeds import Seed, seed_cancelled_event, seed_event
+from rolloutlog.contract.events.event import Outgoing, annotation_event, cancelled_event, rollout_event, taken_event
+from rolloutlog.contract.events.group_events import GroupFinal, final_event
+from rolloutlog.contract.events.seeds import Seed, seed_cancelled_event, seed_event
+from rolloutlog.contract.events.validation import check_trajectory, read_headers, read_json, read_rollout
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.plain_json import encode_json
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.trajectory import Column, Trajectory
 from rolloutlog.contract.topics import INPUT_TOPICS
-from rolloutlog.contract.trajectory import Column, Trajectory
 from rolloutlog.contract.vocabulary import RESOLVES_SLOT, EventType, RejectReason, SeedKind, Status
+from rolloutlog.contract.wire.headers import KNOWN
+from rolloutlog.contract.wire.rejection import Rejected
 from tests.cases.bad_inputs import BAD_INPUTS, BadInput, Written, oversize
 from tests.cases.raw import DERIVED, NOW, SOURCE, Raw
 from tests.cases.refusals import read_alone, reason_of

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.claims import Claim
 from rolloutlog.contract.ids import digest_of
-from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.claims import Claim
+from rolloutlog.contract.wire.rejection import Rejected
 from tests.cases.refusals import reason_of
 
 CLAIM = Claim(url="s3://bucket/ab/abcd", size=3, digest=digest_of(b"abc"), content_type="application/vnd.safetensors")

@@ -10,19 +10,19 @@ from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event, to_binary_event
 from hypothesis import given
 
-from rolloutlog.contract import value
-from rolloutlog.contract.checks import read_headers, read_rollout
-from rolloutlog.contract.dead_letters import rejected_event
-from rolloutlog.contract.events import Outgoing, annotation_event, cancelled_event, rollout_event, taken_event
-from rolloutlog.contract.finals import GroupFinal, MemberExpired, expired_event, final_event
+from rolloutlog.contract.events.dead_letters import rejected_event
+from rolloutlog.contract.events.event import Outgoing, annotation_event, cancelled_event, rollout_event, taken_event
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, expired_event, final_event
+from rolloutlog.contract.events.policy_versions import policy_imported, policy_published, timeline_started
+from rolloutlog.contract.events.run import cursor_moved, run_declared, settings_recorded, trainer_recorded
+from rolloutlog.contract.events.seeds import Seed, seed_cancelled_event, seed_event
+from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.policy_events import policy_imported, policy_published, timeline_started
-from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.run_facts import cursor_moved, run_declared, settings_recorded, trainer_recorded
-from rolloutlog.contract.seeds import Seed, seed_cancelled_event, seed_event
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.vocabulary import EventType, RejectReason, SeedKind, Verdict
+from rolloutlog.contract.wire.rejection import Rejected
 from tests.cases.raw import NOW, SOURCE, Raw
 from tests.cases.rollouts import sound
 from tests.cases.strategies import rollouts

@@ -6,8 +6,8 @@ import pytest
 
 from rolloutlog.contract import errors
 from rolloutlog.contract.errors import InvalidRecord, MissingExtra, RolloutlogError
-from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.vocabulary import RESOLVES_SLOT, RejectReason
+from rolloutlog.contract.wire.rejection import Rejected
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, RolloutlogError)]
 

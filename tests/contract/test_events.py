@@ -9,15 +9,14 @@ import orjson
 import pytest
 from hypothesis import given
 
-from rolloutlog.contract import value
-from rolloutlog.contract.dead_letters import (
+from rolloutlog.contract.events.dead_letters import (
     NO_KEY,
     derivation_rejected_event,
     rejected_event,
     rejected_line,
     rejected_place,
 )
-from rolloutlog.contract.events import (
+from rolloutlog.contract.events.event import (
     SCHEMA,
     Event,
     Outgoing,
@@ -27,13 +26,8 @@ from rolloutlog.contract.events import (
     taken_event,
     time_text,
 )
-from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.ids import digest_of
-from rolloutlog.contract.notices import read_annotation, read_cancelled, read_taken
-from rolloutlog.contract.rejection import Rejected
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.run_facts import (
+from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled, read_taken
+from rolloutlog.contract.events.run import (
     check_declaration,
     cursor_moved,
     read_fact,
@@ -41,10 +35,16 @@ from rolloutlog.contract.run_facts import (
     settings_recorded,
     trainer_recorded,
 )
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.value import JSON
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, TOPICS, Names, Topic
-from rolloutlog.contract.value import JSON
 from rolloutlog.contract.vocabulary import EventType, RejectReason, Status
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.contract.wire.rejection import Rejected
 from tests.cases.raw import NOW, SOURCE, Raw
 from tests.cases.refusals import reason_of
 from tests.cases.rollouts import sound

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from rolloutlog.contract.finals import (
+from rolloutlog.contract.events.group_events import (
     GroupFinal,
     MemberExpired,
     MemberOutcome,
@@ -15,11 +15,11 @@ from rolloutlog.contract.finals import (
     final_event,
     read_group_event,
 )
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.events.policy_versions import fold, policy_imported, policy_published, timeline_started
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.policy_events import fold, policy_imported, policy_published, timeline_started
-from rolloutlog.contract.value import JSON
+from rolloutlog.contract.record.value import JSON
 from rolloutlog.contract.vocabulary import DropReason, EventType, RejectReason, Verdict
+from rolloutlog.contract.wire.headers import Headers
 from tests.cases.raw import NOW, SOURCE, Raw
 from tests.cases.refusals import reason_of
 

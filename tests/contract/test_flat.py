@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.checks import check_trajectory, read_headers, read_rollout
 from rolloutlog.contract.errors import InvalidRecord
-from rolloutlog.contract.events import rollout_event
+from rolloutlog.contract.events.event import rollout_event
+from rolloutlog.contract.events.validation import check_trajectory, read_headers, read_rollout
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.refusal import refusing
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RejectReason, Status
+from rolloutlog.contract.wire.refusal import refusing
 from tests.cases.raw import Raw
 
 FLAT: dict[str, Any] = {

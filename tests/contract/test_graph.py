@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract import graph
+from rolloutlog.contract.record import graph
 
 
 @st.composite

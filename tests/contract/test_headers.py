@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.headers import FIELDS, FOREIGN, KNOWN, HeaderError, Headers, check_names
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.slot import Slot
+from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.headers import FIELDS, FOREIGN, KNOWN, HeaderError, Headers, check_names
 from tests.cases.refusals import reason_of
 from tests.cases.strategies import header_values, rewards, slots
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.json_text import WHOLE, parse, write
-from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.json_text import WHOLE, parse, write
+from rolloutlog.contract.wire.rejection import Rejected
 
 numbers = st.integers() | st.integers(-(2**66), 2**66) | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(max_size=6) | st.from_regex(r"[0-9.eE-]{0,30}", fullmatch=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rolloutlog.contract.checks import Rejected, check_trajectory
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.trajectory import Column, Trajectory
+from rolloutlog.contract.events.validation import Rejected, check_trajectory
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.trajectory import Column, Trajectory
 
 
 def with_loss_mask(values: list[int] | list[list[int]], alignment: str) -> Trajectory:

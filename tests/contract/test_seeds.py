@@ -7,12 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
+from rolloutlog.contract.events.rollouts import read_seed, read_seed_cancelled
+from rolloutlog.contract.events.seeds import Anchor, Ask, Draw, Seed, Source, seed_cancelled_event, seed_event
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.notices import read_seed, read_seed_cancelled
-from rolloutlog.contract.seeds import Anchor, Ask, Draw, Seed, Source, seed_cancelled_event, seed_event
-from rolloutlog.contract.value import JSON
+from rolloutlog.contract.record.value import JSON
 from rolloutlog.contract.vocabulary import AnchorKind, RejectReason, SeedKind
+from rolloutlog.contract.wire.headers import Headers
 from tests.cases.raw import NOW, SOURCE, Raw
 from tests.cases.refusals import reason_of
 

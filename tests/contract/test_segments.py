@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.node import Node
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.segments import Segment, bad_segments, from_versions
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.segments import Segment, bad_segments, from_versions
+from rolloutlog.contract.record.trajectory import Trajectory
 from tests.cases.strategies import policies, segments, trajectories
 
 pairs = st.lists(policies, max_size=30)

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
-from rolloutlog.contract import arrays, layout, value
-from rolloutlog.contract.arrays import BadBuffer
-from rolloutlog.contract.checks import check_trajectory
 from rolloutlog.contract.errors import InvalidRecord
-from rolloutlog.contract.json_value import encode_json
-from rolloutlog.contract.rejection import BadValue
-from rolloutlog.contract.trajectory import Column, Trajectory
+from rolloutlog.contract.events.validation import check_trajectory
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.plain_json import encode_json
+from rolloutlog.contract.record.trajectory import Column, Trajectory
 from rolloutlog.contract.vocabulary import RESOLVES_SLOT, RejectReason
+from rolloutlog.contract.wire import arrays, layout
+from rolloutlog.contract.wire.arrays import BadBuffer
+from rolloutlog.contract.wire.rejection import BadValue
 from tests.cases.refusals import reason_of
 from tests.cases.rollouts import altered, sound
 from tests.cases.strategies import trajectories

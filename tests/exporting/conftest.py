@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connect
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.producers.importing.service import import_runs
+from rolloutlog.producers.importing.import_service import import_runs
 
 if TYPE_CHECKING:
     from rolloutlog.broker import EmbeddedKafka

@@ -12,16 +12,16 @@ import numpy as np
 import orjson
 import pytest
 
-from rolloutlog.consumers.exporting.service import Exported, Format, export_rollouts
-from rolloutlog.contract.checks import read_headers, read_rollout
+from rolloutlog.consumers.exporting.export_service import Exported, Format, export_rollouts
 from rolloutlog.contract.errors import RunMismatch, SettingsError
-from rolloutlog.contract.provenance import STATUS_OF
-from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.events.validation import read_headers, read_rollout
+from rolloutlog.contract.record.provenance import STATUS_OF
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.connection import connect
-from rolloutlog.kafka.reading import read_to_end
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.producers.importing.demo_records import demo_run
 from rolloutlog.producers.producer import RolloutProducer
 from tests.cases.rollouts import sound
 
@@ -213,7 +213,7 @@ def settings_without_run(kafka_broker: Any) -> Settings:
     )
 
     async def body() -> None:
-        from rolloutlog.kafka.admin import create_topics
+        from rolloutlog.kafka.client.admin import create_topics
 
         await create_topics(await connect(settings), settings)
 

@@ -12,25 +12,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.consumers.exporting.episodes import episode_of
-from rolloutlog.consumers.exporting.july import record_of, row_of
-from rolloutlog.consumers.exporting.standing import Standing
-from rolloutlog.contract import value
-from rolloutlog.contract.events import rollout_event
+from rolloutlog.contract.events.event import rollout_event
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import AGENT, Trajectory
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import AGENT, Trajectory
 from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
-from rolloutlog.producers.importing.census import Census
-from rolloutlog.producers.importing.known import Known
-from rolloutlog.producers.importing.lines import Line
-from rolloutlog.producers.importing.normal import Normal
-from rolloutlog.producers.importing.normalise import count, normalise
+from rolloutlog.formats.foreign.normal import Normal
+from rolloutlog.formats.foreign.recorded import Origin, TraceIdentity
+from rolloutlog.formats.writers.episode_lines import episode_of
+from rolloutlog.formats.writers.july_records import record_of, row_of
+from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.producers.importing.files.lines import Line
+from rolloutlog.producers.importing.files.spans import FileSpan
 from rolloutlog.producers.importing.outgoing import slot_of
-from rolloutlog.producers.importing.recorded import Identity, Origin
-from rolloutlog.producers.importing.span import Span
+from rolloutlog.producers.importing.parsing.normalise import count, normalise
+from rolloutlog.producers.importing.placing.census import Census
+from rolloutlog.producers.importing.placing.known import Known
 from tests.cases.raw import Raw
 from tests.cases.rollouts import sound
 from tests.cases.strategies import rollouts
@@ -41,7 +41,7 @@ LAYOUTS: dict[str, Write] = {
     "what was trained": lambda standing: episode_of(standing, trained=True),
     "records": record_of,
 }
-SPAN = Span("rollouts/step_7/train/all/traces.jsonl", Origin(step=7, env="elsewhere"))
+SPAN = FileSpan("rollouts/step_7/train/all/traces.jsonl", Origin(step=7, env="elsewhere"))
 each_layout = pytest.mark.parametrize("write", LAYOUTS.values(), ids=LAYOUTS)
 
 
@@ -58,7 +58,7 @@ def read(text: bytes) -> Normal:
 def slot_again(text: bytes) -> Slot:
     """The slot that an import of this line alone fills."""
     identity, normal = count(Line(0, text + b"\n"), SPAN), read(text)
-    assert isinstance(identity, Identity)
+    assert isinstance(identity, TraceIdentity)
     assert normal.rollout is not None
     assert normal.rollout.identity == identity
     census = Census()

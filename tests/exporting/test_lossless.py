@@ -9,16 +9,16 @@ from typing import Any
 import orjson
 import pytest
 
-from rolloutlog.consumers.exporting.episodes import episode_of
-from rolloutlog.consumers.exporting.july import record_of
-from rolloutlog.consumers.exporting.standing import Standing
-from rolloutlog.contract import value
-from rolloutlog.contract.checks import read_rollout
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.provenance import STATUS_OF
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.validation import read_rollout
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.provenance import STATUS_OF
 from rolloutlog.contract.topics import Topic
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.formats.writers.episode_lines import episode_of
+from rolloutlog.formats.writers.july_records import record_of
+from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.producers.importing.demo_records import demo_run
 from tests.importing.paper_log import PaperLog
 from tests.importing.reading import read_raw
 

@@ -13,23 +13,23 @@ from typing import Any
 import orjson
 import pytest
 
-from rolloutlog.consumers.exporting.service import Format, export_rollouts
-from rolloutlog.contract.checks import read_headers, read_rollout
-from rolloutlog.contract.events import Event
+from rolloutlog.consumers.exporting.export_service import Format, export_rollouts
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled
+from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.ids import digest_of
-from rolloutlog.contract.notices import read_annotation, read_cancelled
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.provenance import STATUS_OF
+from rolloutlog.contract.record.provenance import STATUS_OF
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.slot import Slot
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import EventType, RunKind, SeedKind, Status
-from rolloutlog.kafka.connection import connect
-from rolloutlog.kafka.reading import read_to_end
-from rolloutlog.producers.importing.demo import demo_run
-from rolloutlog.producers.importing.known import read_policies
-from rolloutlog.producers.importing.service import import_runs
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.producers.importing.demo_records import demo_run
+from rolloutlog.producers.importing.import_service import import_runs
+from rolloutlog.producers.importing.placing.known import read_policies
 from rolloutlog.producers.producer import RolloutProducer
 from tests.cases.rollouts import sound, sound_nodes
 

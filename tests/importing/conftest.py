@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rolloutlog.contract.settings import Settings
+from rolloutlog.producers.importing.import_service import import_runs
 from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.service import import_runs
 
 if TYPE_CHECKING:
     from rolloutlog.broker import EmbeddedKafka

@@ -11,22 +11,21 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rolloutlog.contract import value
-from rolloutlog.contract.events import Event, Outgoing
-from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.notices import read_cancelled
-from rolloutlog.contract.provenance import STATUS_OF
+from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.events.rollouts import read_cancelled
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.provenance import STATUS_OF
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.producers.importing.census import Census
-from rolloutlog.producers.importing.intake import Intake, Where
-from rolloutlog.producers.importing.known import Known
-from rolloutlog.producers.importing.parsers import Parsers
-from rolloutlog.producers.importing.passes import COUNT, READ
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.producers.importing.files.found_files import find_sources
+from rolloutlog.producers.importing.files.spans import spans_of
+from rolloutlog.producers.importing.intake_queue import IntakeQueue, Where
+from rolloutlog.producers.importing.parsing.parsers import COUNT, READ, Parsers
+from rolloutlog.producers.importing.parsing.updates import UpdateAt, Updates
+from rolloutlog.producers.importing.placing.census import Census
+from rolloutlog.producers.importing.placing.known import Known
 from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.sources import find_sources
-from rolloutlog.producers.importing.spans import spans_of
-from rolloutlog.producers.importing.updates import UpdateAt, Updates
 
 
 class Written(NamedTuple):
@@ -65,7 +64,7 @@ class PaperLog:
         known = self._known(census)
         census.number(known)
         report.ambiguous = census.ambiguous
-        intake, numbers = Intake("run", census, known, report, updates), defaultdict[str, int](int)
+        intake, numbers = IntakeQueue("run", census, known, report, updates), defaultdict[str, int](int)
         async for batch in parsers.read(READ, spans):
             for line in batch.items:
                 numbers[batch.span.path] += 1

@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
-from rolloutlog.contract.checks import Rejected
+from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.producers.importing.era import Beside, Era
-from rolloutlog.producers.importing.readers import identify, look, parse, read
-from rolloutlog.producers.importing.recorded import Identity, Origin, Recorded
+from rolloutlog.formats.foreign.era import Beside, Era
+from rolloutlog.formats.foreign.recorded import Origin, Recorded, TraceIdentity
+from rolloutlog.formats.readers import identify, look, parse, read
 
 
 def form_of(raw: bytes) -> Era | Beside | None:
@@ -21,7 +21,7 @@ def form_of(raw: bytes) -> Era | Beside | None:
     return parse(raw).form
 
 
-def whose(raw: bytes, origin: Origin | None = None) -> Identity:
+def whose(raw: bytes, origin: Origin | None = None) -> TraceIdentity:
     """Whose a line is."""
     place = origin or Origin()
     form, glance = look(raw)

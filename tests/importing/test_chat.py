@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from rolloutlog.contract.trajectory import PARENT, SAMPLED, TOKENS
+from rolloutlog.contract.record.trajectory import PARENT, SAMPLED, TOKENS
 from rolloutlog.contract.vocabulary import RejectReason, RunKind, Status
-from rolloutlog.producers.importing.era import Era
+from rolloutlog.formats.foreign.era import Era
 from rolloutlog.producers.importing.report import Report
 from tests.importing.reading import form_of, read_line, read_raw, reason_of, whose
 

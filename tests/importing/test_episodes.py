@@ -9,14 +9,14 @@ import numpy as np
 import orjson
 import pytest
 
-from rolloutlog.contract.checks import Rejected
-from rolloutlog.contract.trajectory import PARENT, SAMPLED, SEGMENTS, TOKENS
+from rolloutlog.contract.events.validation import Rejected
+from rolloutlog.contract.record.trajectory import PARENT, SAMPLED, SEGMENTS, TOKENS
 from rolloutlog.contract.vocabulary import RejectReason, RunKind, Status
-from rolloutlog.producers.importing.demo import demo_run
-from rolloutlog.producers.importing.era import Era
-from rolloutlog.producers.importing.glance import Span
-from rolloutlog.producers.importing.recorded import Identity
-from rolloutlog.producers.importing.sources import origin_of
+from rolloutlog.formats.foreign.era import Era
+from rolloutlog.formats.foreign.glance import VersionSpan
+from rolloutlog.formats.foreign.recorded import TraceIdentity
+from rolloutlog.producers.importing.demo_records import demo_run
+from rolloutlog.producers.importing.files.found_files import origin_of
 from tests.importing.reading import form_of, read_line, read_raw, reason_of, whose
 
 STEP = demo_run() / "rollouts" / "step_3" / "train"
@@ -47,7 +47,7 @@ def test_a_linear_episode() -> None:
     assert trajectory.reward == pytest.approx(1.1)
     assert recorded.status is Status.COMPLETED
     assert (recorded.env, recorded.dispatch_step, recorded.step) == ("arith", 2, 3)
-    assert recorded.policy == Span(1, 2)
+    assert recorded.policy == VersionSpan(1, 2)
     assert trajectory.record["logprob_precision"] == 1e-4
     assert trajectory.record["stop_condition"] == "agent_completed"
     assert trajectory.record["verifiers"] == {"version": "0.4.0"}
@@ -57,7 +57,7 @@ def test_a_linear_episode() -> None:
 def test_whose_an_episode_is() -> None:
     """Run, group, trace and kind, the same from bytes as from the parsed line."""
     raw = raw_lines()[0]
-    assert whose(raw) == Identity(
+    assert whose(raw) == TraceIdentity(
         traces=("53e9779ba1934cb99e96dbbcaa6866d2",),
         run="run-demo",
         group="00000000-0000-0000-0000-000000000001",

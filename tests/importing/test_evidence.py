@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from rolloutlog.contract.vocabulary import RunKind
-from rolloutlog.producers.importing.evidence import evidence_beside
-from rolloutlog.producers.importing.lines import head_of
+from rolloutlog.producers.importing.files.evidence import evidence_beside
+from rolloutlog.producers.importing.files.lines import head_of
 from rolloutlog.producers.importing.report import Report
 
 Write = Callable[..., Path]

@@ -17,18 +17,18 @@ from typing import Any
 import orjson
 import pytest
 
-from rolloutlog.contract.checks import read_headers
 from rolloutlog.contract.errors import Fenced, SettingsError, SourceUnreadable
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.notices import read_annotation
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.rollouts import read_annotation
+from rolloutlog.contract.events.validation import read_headers
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connect
-from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.importing.demo_records import demo_run
 from rolloutlog.producers.importing.follow import follow_runs
 from rolloutlog.producers.importing.report import Report
 

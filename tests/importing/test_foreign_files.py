@@ -15,11 +15,11 @@ import numpy as np
 import orjson
 import pytest
 
-from rolloutlog.contract import arrays
 from rolloutlog.contract.errors import SourceUnreadable
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.contract.wire import arrays
+from rolloutlog.producers.importing.demo_records import demo_run
+from rolloutlog.producers.importing.files.found_files import find_sources
 from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.sources import find_sources
 
 Run = Callable[..., Report]
 

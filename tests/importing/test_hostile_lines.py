@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
-from rolloutlog.contract.trajectory import Trajectory
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.importing.demo_records import demo_run
+from rolloutlog.producers.importing.files.found_files import find_sources
 from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.sources import find_sources
 from tests.importing.reading import read_line, read_raw
 
 Write = Callable[..., Path]

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from rolloutlog.contract.trajectory import SAMPLED
+from rolloutlog.contract.record.trajectory import SAMPLED
 from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
-from rolloutlog.producers.importing.era import Beside, Era
-from rolloutlog.producers.importing.glance import Span
-from rolloutlog.producers.importing.recorded import Lineage
-from rolloutlog.producers.importing.sources import origin_of
+from rolloutlog.formats.foreign.era import Beside, Era
+from rolloutlog.formats.foreign.glance import VersionSpan
+from rolloutlog.formats.foreign.recorded import Lineage
+from rolloutlog.producers.importing.files.found_files import origin_of
 from tests.importing.reading import form_of, read_line, whose
 
 
@@ -60,7 +60,7 @@ def test_the_stamp(step: Path) -> None:
     found = whose(raw, origin_of(path))
     assert (found.group, found.kind, found.run) == ("00000000-0000-0000-0000-000000000000", RunKind.TRAIN, None)
     one = read_line(line, origin_of(path))
-    assert (one.env, one.policy, one.step, one.filtered) == ("echo", Span(0, 0), 1, False)
+    assert (one.env, one.policy, one.step, one.filtered) == ("echo", VersionSpan(0, 0), 1, False)
     assert one.trajectory.segments.tolist() == [[0, 0, 0]]
     assert one.trajectory.record["info"]["prime_rl"]["policy_version"] == 0
     assert "logprob_precision" not in one.trajectory.record

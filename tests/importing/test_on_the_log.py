@@ -12,26 +12,26 @@ from typing import Any
 import orjson
 import pytest
 
-from rolloutlog.contract.checks import read_headers, read_rollout
 from rolloutlog.contract.errors import RunMismatch
-from rolloutlog.contract.events import Event
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.policy_versions import fold, timeline_started
+from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled
+from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.ids import imported_group_id
-from rolloutlog.contract.notices import read_annotation, read_cancelled
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.policy_events import fold, timeline_started
-from rolloutlog.contract.provenance import STATUS_OF
-from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.record.provenance import STATUS_OF
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.contract.vocabulary import EventType, RunKind, SeedKind, Status
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connect
-from rolloutlog.kafka.reading import read_to_end
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.kafka.writing import Writer
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.kafka.write.writing import Writer
+from rolloutlog.producers.importing.demo_records import demo_run
+from rolloutlog.producers.importing.import_service import import_runs
 from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.service import import_runs
 
 pytestmark = pytest.mark.broker
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.importing.demo_records import demo_run
 from tests.importing.paper_log import PaperLog
 
 SAMPLES = Path(__file__).parent.parent / "data" / "importing"

@@ -13,9 +13,9 @@ import pytest
 
 from rolloutlog.contract.errors import SourceUnreadable
 from rolloutlog.contract.vocabulary import RunKind
-from rolloutlog.producers.importing.demo import demo_run
-from rolloutlog.producers.importing.recorded import Origin
-from rolloutlog.producers.importing.sources import find_sources, origin_of
+from rolloutlog.formats.foreign.recorded import Origin
+from rolloutlog.producers.importing.demo_records import demo_run
+from rolloutlog.producers.importing.files.found_files import find_sources, origin_of
 
 Write = Callable[..., Path]
 NOBODY = 65534

@@ -10,11 +10,11 @@ import orjson
 import pytest
 
 from rolloutlog.contract.vocabulary import RunKind, Status
-from rolloutlog.producers.importing.demo import demo_run
-from rolloutlog.producers.importing.era import Era
-from rolloutlog.producers.importing.glance import Span
-from rolloutlog.producers.importing.recorded import Origin
-from rolloutlog.producers.importing.sources import origin_of
+from rolloutlog.formats.foreign.era import Era
+from rolloutlog.formats.foreign.glance import VersionSpan
+from rolloutlog.formats.foreign.recorded import Origin
+from rolloutlog.producers.importing.demo_records import demo_run
+from rolloutlog.producers.importing.files.found_files import origin_of
 from tests.importing.reading import form_of, read_line, read_raw, whose
 
 
@@ -54,7 +54,7 @@ def test_a_cohort_line(july: dict[str, Any]) -> None:
     found = whose(raw)
     assert (found.run, found.group, found.kind) == (None, "00000000-0000-0000-0000-000000000003", RunKind.TRAIN)
     one = read_raw(raw, origin_of(Path("rollouts/step_4/train/all/traces.jsonl")))
-    assert (one.env, one.policy, one.step, one.status) == ("echo", Span(0, 0), 4, Status.COMPLETED)
+    assert (one.env, one.policy, one.step, one.status) == ("echo", VersionSpan(0, 0), 4, Status.COMPLETED)
     assert one.trajectory.reward == 1.0
     assert len(one.trajectory.branches) == 2
     assert one.trajectory.segments.tolist() == [[0, 0, 0]] * 4
@@ -83,7 +83,7 @@ def test_the_recorded_native_lines(samples: Path) -> None:
     lines = (samples / "e3/traces.v0.2.1.jsonl").read_bytes().splitlines()
     assert [form_of(raw) for raw in lines] == [Era.E3] * 4
     found = [(r.trajectory.reward, r.env, r.policy, r.step) for r in map(read_raw, lines)]
-    assert found == [(reward, "echo", Span(0, 0), 1) for reward in (0.0, 1.0, 0.0, 1.0)]
+    assert found == [(reward, "echo", VersionSpan(0, 0), 1) for reward in (0.0, 1.0, 0.0, 1.0)]
     assert {(w.run, w.group, w.kind) for w in map(whose, lines)} == {
         ("run-demo", "00000000-0000-0000-0000-000000000000", RunKind.TRAIN)
     }
@@ -101,7 +101,7 @@ def test_native_lines_of_the_next_release(august: dict[str, Any]) -> None:
     found = whose(raw)
     assert (found.run, found.group) == ("run-demo", "00000000-0000-0000-0000-000000000003")
     one = read_raw(raw)
-    assert (one.env, one.policy, one.step) == ("arith-longctx", Span(1, 1), 3)
+    assert (one.env, one.policy, one.step) == ("arith-longctx", VersionSpan(1, 1), 3)
     assert one.trajectory.reward == pytest.approx(1.1)
     assert one.trajectory.record["agents"][0]["name"] == "agent"
     assert "logprob_precision" not in one.trajectory.record

@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from rolloutlog.contract import value
-from rolloutlog.contract.checks import Rejected
-from rolloutlog.producers.importing.era import Beside, Era
+from rolloutlog.contract.events.validation import Rejected
+from rolloutlog.contract.record import value
+from rolloutlog.formats.foreign.era import Beside, Era
+from rolloutlog.producers.importing.parsing.updates import UpdateAt, Updates, read_update
 from rolloutlog.producers.importing.report import Report
-from rolloutlog.producers.importing.updates import UpdateAt, Updates, read_update
 from tests.importing.reading import form_of, read_raw
 
 Run = Callable[..., Report]

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolloutlog.contract.vocabulary import RunKind
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.importing.demo_records import demo_run
 from rolloutlog.producers.importing.report import Report
 from tests.importing.paper_log import PaperLog
 

@@ -13,10 +13,9 @@ import orjson
 import pytest
 
 from rolloutlog.contract.settings import Settings
-from rolloutlog.producers.importing.demo import demo_run
-from rolloutlog.producers.importing.progress import Progress
-from rolloutlog.producers.importing.report import EraCounts, Report
-from rolloutlog.producers.importing.service import import_runs
+from rolloutlog.producers.importing.demo_records import demo_run
+from rolloutlog.producers.importing.import_service import import_runs
+from rolloutlog.producers.importing.report import EraCounts, ImportProgress, Report
 
 Write = Callable[..., Path]
 Run = Callable[..., Report]
@@ -168,7 +167,7 @@ def test_without_a_group_each_is_a_single(lines_file: Write, dry_run: Run) -> No
 
 def test_progress_is_told(samples: Path) -> None:
     """Bytes and rows of both passes, to the end."""
-    told: list[Progress] = []
+    told: list[ImportProgress] = []
     asyncio.run(import_runs(Settings(), [samples / "july2026"], dry_run=True, watch=told.append))
     assert [(p.phase, p.rows) for p in told if p.bytes == p.total] == [("counting", 33), ("importing", 33)]
 
@@ -205,10 +204,10 @@ def test_a_zstd_chunk_that_was_cut_says_so(tmp_path: Path, dry_run: Run) -> None
 
 SLEEPY = """
 import asyncio, sys
-from rolloutlog.producers.importing.parsers import Parsers
-from rolloutlog.producers.importing.passes import READ
-from rolloutlog.producers.importing.sources import find_sources
-from rolloutlog.producers.importing.spans import spans_of
+from rolloutlog.producers.importing.parsing.parsers import Parsers
+from rolloutlog.producers.importing.parsing.parsers import READ
+from rolloutlog.producers.importing.files.found_files import find_sources
+from rolloutlog.producers.importing.files.spans import spans_of
 
 async def main():
     async with Parsers(2) as parsers:

@@ -8,7 +8,7 @@ import pytest
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.connection import Connection, connection_of
+from rolloutlog.kafka.client.connection import Connection, connection_of
 
 
 @pytest.fixture

@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
-from rolloutlog.contract.events import Event, Outgoing, outgoing
+from rolloutlog.contract.events.event import Event, Outgoing, outgoing
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.partition_loop import PartitionLoop
-from rolloutlog.kafka.quiet import quiet_clients
-from rolloutlog.kafka.shard import Checkpoint, Inputs, Moment
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.client.quiet import quiet_clients
+from rolloutlog.kafka.loop.handler import Checkpoint, Inputs, Moment
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 
 EVERY = 5
 POISON = b"poison"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rolloutlog.kafka.connection import Connection
+from rolloutlog.kafka.client.connection import Connection
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 
 import orjson
 
-from rolloutlog.contract.events import Event
+from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.reading import partition_counts, read_to_end
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.read.reading import partition_counts, read_to_end
 from tests.kafka.counting import EVERY
 
 

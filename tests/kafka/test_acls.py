@@ -7,7 +7,7 @@ import pytest
 
 from rolloutlog.contract.roles import USED_BY, Role
 from rolloutlog.contract.topics import Names, Topic
-from rolloutlog.kafka.acls import Right, acls, lacking, refused
+from rolloutlog.kafka.client.acls import Right, acls, lacking, refused
 
 RIGHTS = acls("math")
 

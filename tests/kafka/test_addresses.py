@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rolloutlog.contract.errors import SettingsError
-from rolloutlog.kafka.addresses import checked
+from rolloutlog.kafka.client.addresses import checked
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from aiokafka.errors import KafkaError
 
-from rolloutlog.contract.events import Event, Outgoing
+from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.batches import Sent
-from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.reading import read_to_end
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.write.batching import Sent
+from rolloutlog.kafka.write.writing import Writer
 
 pytestmark = pytest.mark.broker
 

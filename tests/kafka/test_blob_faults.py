@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.contract.claims import MAX_BODY, Claim
 from rolloutlog.contract.errors import BlobUnavailable
 from rolloutlog.contract.ids import digest_of
-from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.kafka.blobs import FOR_EVER, BlobStore
+from rolloutlog.contract.wire.claims import MAX_BODY, Claim
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.kafka.blobs.blob_store import FOR_EVER, BlobStore
 from tests.cases.claims import BAD_CLAIMS, BadClaim
 from tests.producers.log import until
 
@@ -147,9 +147,9 @@ def test_a_store_that_hangs_is_told_within_a_set_time(hanging: str, caplog: pyte
 def test_a_store_that_hangs_keeps_no_process(hanging: str) -> None:
     program = f"""
         import asyncio
-        from rolloutlog.contract.claims import Claim
+        from rolloutlog.contract.wire.claims import Claim
         from rolloutlog.contract.errors import BlobUnavailable
-        from rolloutlog.kafka.blobs import BlobStore
+        from rolloutlog.kafka.blobs.blob_store import BlobStore
 
         store = BlobStore({hanging!r}, answer_s=0.2)
         try:

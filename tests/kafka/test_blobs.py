@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from fsspec import url_to_fs
 
-from rolloutlog.contract.checks import Rejected
-from rolloutlog.contract.claims import CLAIM, Claim
 from rolloutlog.contract.errors import BlobUnavailable, RecordTooLarge
-from rolloutlog.contract.events import Event, Outgoing
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.kafka.blobs import BlobStore, claimed_body
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.kafka.fitting import fitted
+from rolloutlog.contract.wire.claims import CLAIM, Claim
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.kafka.blobs.blob_store import BlobStore, claimed_body
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.write.fitting import fitted
 
 BODY = b"body" * 1000
 TYPE = "application/octet-stream"

@@ -18,17 +18,17 @@ from rolloutlog.contract.errors import (
     SettingsError,
     TopicMismatch,
 )
-from rolloutlog.contract.events import Event, Outgoing, taken_event
+from rolloutlog.contract.events.event import Event, Outgoing, taken_event
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
-from rolloutlog.kafka.admin import check_topics, create_topics, delete_topics, describe_topics, with_admin
-from rolloutlog.kafka.altering import alter_topics
-from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.reading import ends_of, partition_counts, read_one, read_to_end
-from rolloutlog.kafka.tail import POLL_BYTES
-from rolloutlog.kafka.transactions import TransactionalWriter
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.client.admin import check_topics, create_topics, delete_topics, describe_topics, with_admin
+from rolloutlog.kafka.client.altering import alter_topics
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.read.reading import ends_of, partition_counts, read_one, read_to_end
+from rolloutlog.kafka.read.tail import POLL_BYTES
+from rolloutlog.kafka.write.transactions import TransactionalWriter
+from rolloutlog.kafka.write.writing import Writer
 
 pytestmark = pytest.mark.broker
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.reading import ends
-from rolloutlog.kafka.takeover import committed_offsets
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.loop.takeover import committed_offsets
+from rolloutlog.kafka.read.reading import ends
+from rolloutlog.kafka.write.writing import Writer
 from tests.kafka.counting import LoopOptions
 from tests.kafka.crew import Crew
 from tests.kafka.ledger import check_counts

@@ -11,15 +11,15 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from rolloutlog.contract.checks import Rejected, read_headers
-from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.validation import Rejected, read_headers
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.reading import Tail, read_to_end
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.read.reading import Tail, read_to_end
+from rolloutlog.kafka.write.writing import Writer
 
 CRC_AT, CRC_FROM = 17, 21
 BAD_NAME = b"ce_\xff\xfe"

@@ -14,19 +14,19 @@ from aiokafka.admin import RecordsToDelete
 from aiokafka.structs import TopicPartition
 
 from rolloutlog.contract.errors import AssignmentMismatch, Fenced, IndexMismatch
-from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.admin import create_topics, with_admin
-from rolloutlog.kafka.connection import Connection, connect
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.owned_partition import Phase
-from rolloutlog.kafka.partition_loop import PartitionLoop
-from rolloutlog.kafka.reading import ends, read_to_end
-from rolloutlog.kafka.transactions import TransactionalWriter
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.client.admin import create_topics, with_admin
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.kafka.loop.owned_partition import Phase
+from rolloutlog.kafka.loop.partition_loop import PartitionLoop
+from rolloutlog.kafka.read.reading import ends, read_to_end
+from rolloutlog.kafka.write.transactions import TransactionalWriter
+from rolloutlog.kafka.write.writing import Writer
 from tests.kafka.counting import POISON, CountingShard
 from tests.kafka.ledger import check_counts, everything, is_row
 

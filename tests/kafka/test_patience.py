@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from rolloutlog.contract.errors import BrokerUnreachable
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.patience import MOST_S, Patience
+from rolloutlog.kafka.client.patience import MOST_S, Patience
+from rolloutlog.kafka.loop.loop_options import LoopOptions
 
 
 def test_pauses_grow_to_a_bound_and_begin_anew_after_a_success() -> None:

@@ -8,15 +8,15 @@ import random
 import pytest
 
 from rolloutlog.contract.errors import NotFound
-from rolloutlog.contract.events import Event, Outgoing
+from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.headers import Headers
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connect
-from rolloutlog.kafka.payloads import EventCache, PayloadReader
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.payloads import EventCache, PayloadReader
+from rolloutlog.kafka.write.writing import Writer
 
 SEEDED = random.Random(0)
 

@@ -10,8 +10,8 @@ import pytest
 
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.properties import parse, read_properties, security_of
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.client.properties import parse, read_properties, security_of
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="s=c\\"r;t";'

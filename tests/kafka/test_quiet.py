@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from rolloutlog.kafka.quiet import NORMAL, Repeats, quiet_clients
+from rolloutlog.kafka.client.quiet import NORMAL, Repeats, quiet_clients
 
 
 def test_a_repeated_message_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 
 from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError, TopicMismatch
-from rolloutlog.contract.events import Outgoing
-from rolloutlog.contract.run_facts import cursor_moved, trainer_recorded
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.run import cursor_moved, trainer_recorded
 from rolloutlog.contract.settings import Deadline, Settings
 from rolloutlog.contract.trainer_settings import trainer_digest
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import Connection, connect
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.run_record import agree, check_retention, declare, differences, read_run
-from rolloutlog.kafka.transactions import TransactionalWriter
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.write.transactions import TransactionalWriter
+from rolloutlog.kafka.write.writing import Writer
 
 
 def changed(settings: Settings, section: str, **fields: object) -> Settings:

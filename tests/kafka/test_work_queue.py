@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connect
-from rolloutlog.kafka.work_queue import WorkQueue
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.loop.work_queue import WorkQueue
+from rolloutlog.kafka.write.writing import Writer
 from tests.kafka.test_lenient import batch_with_bad_name, produce_raw
 
 pytestmark = pytest.mark.broker

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
-from rolloutlog.contract.checks import read_rollout
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.finals import GroupFinal, MemberExpired, read_group_event
-from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.notices import read_cancelled
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, read_group_event
+from rolloutlog.contract.events.rollouts import read_cancelled
+from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, SeedKind, Status, Verdict
+from rolloutlog.contract.wire.headers import Headers
 from tests.producers.log import everything
 
 STATUSES = {f"rollout.{status}" for status in Status}

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from rolloutlog.contract.node import Node
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.trajectory import Trajectory
-from rolloutlog.producers.engine import Engine, Sample
-from rolloutlog.producers.environment import Dispatch, Paused, Refused
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.producers.workers.engine import Engine, Sample
+from rolloutlog.producers.workers.environment import Dispatch, Paused, Refused
 
 ENV = "game"
 SECONDS, LONG = 0.05, 6.0

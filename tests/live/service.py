@@ -12,9 +12,9 @@ import sys
 
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.producers.worker import run_worker
-from rolloutlog.trainer.stream import GroupStream
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.producers.workers.rollout_worker import run_worker
+from rolloutlog.trainer.stream.group_stream import GroupStream
 from tests.live.game import Dice, Game
 
 SESSION_MS = 3000

@@ -11,9 +11,9 @@ import pytest
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.contract.errors import BrokerUnreachable, Starved
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.failures import stop_client
-from rolloutlog.trainer.stream import GroupStream
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.client.failures import stop_client
+from rolloutlog.trainer.stream.group_stream import GroupStream
 from tests.live.shell import Shell
 
 pytestmark = pytest.mark.chaos

@@ -14,11 +14,11 @@ from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.contract.errors import TopicMissing
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.kafka.admin import delete_topics
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.producers.worker import run_worker
-from rolloutlog.trainer.stream import GroupStream
+from rolloutlog.kafka.client.admin import delete_topics
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.producers.workers.rollout_worker import run_worker
+from rolloutlog.trainer.stream.group_stream import GroupStream
 from tests.live.game import Dice, Game
 from tests.live.service import SESSION_MS
 from tests.live.shell import Shell

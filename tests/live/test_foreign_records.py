@@ -16,15 +16,15 @@ from aiokafka.errors import KafkaError
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.contract.errors import IndexMismatch
+from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.contract.vocabulary import EventType, SeedKind
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.producers.importing.demo import demo_run
-from rolloutlog.producers.policies import PolicyPublisher
-from rolloutlog.producers.worker import run_worker
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.producers.importing.demo_records import demo_run
+from rolloutlog.producers.policy_publisher import PolicyPublisher
+from rolloutlog.producers.workers.rollout_worker import run_worker
 from tests.live.game import Dice, Game
 from tests.live.service import SESSION_MS
 from tests.live.shell import Shell

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.ids import fresh_seed_id
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.seeds import Seed
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, EventType, SeedKind, Status

@@ -11,8 +11,8 @@ from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.contract.errors import OpenTransaction
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.loop_options import LoopOptions
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.loop.loop_options import LoopOptions
 from tests.live.service import SESSION_MS
 from tests.live.shell import Shell
 

@@ -9,8 +9,8 @@ import pytest
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connect
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.run_record import declare
 
 

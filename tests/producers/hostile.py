@@ -15,10 +15,10 @@ from typing import Any, Never
 
 import numpy as np
 
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.trajectory import Trajectory
-from rolloutlog.producers.engine import Engine
-from rolloutlog.producers.environment import Dispatch, Paused, Refused
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.environment import Dispatch, Paused, Refused
 
 
 def good(**facts: Any) -> Trajectory:

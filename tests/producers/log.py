@@ -7,15 +7,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.seeds import Seed, seed_event
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.seeds import Seed, seed_event
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, SeedKind
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.reading import partition_counts, read_to_end
-from rolloutlog.kafka.writing import Writer
-from rolloutlog.producers.clock import now_ms
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.read.reading import partition_counts, read_to_end
+from rolloutlog.kafka.write.writing import Writer, now_ms
 
 
 async def everything(settings: Settings, topic: Topic = Topic.ROLLOUTS, kind: EventType | None = None) -> list[Event]:

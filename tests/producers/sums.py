@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.trajectory import Trajectory
-from rolloutlog.producers.engine import Engine, Sample
-from rolloutlog.producers.environment import Dispatch, Paused, Refused
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.producers.workers.engine import Engine, Sample
+from rolloutlog.producers.workers.environment import Dispatch, Paused, Refused
 
 
 class Digits:

@@ -7,14 +7,14 @@ import random
 
 import pytest
 
-from rolloutlog.contract.events import Outgoing
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.seeds import Seed, seed_cancelled_event, seed_event
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.seeds import Seed, seed_cancelled_event, seed_event
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.writing import Writer
-from rolloutlog.producers.cancellations import Cancellations
-from rolloutlog.producers.takes import Take
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.write.writing import Writer
+from rolloutlog.producers.workers.cancellations import Cancellations
+from rolloutlog.producers.workers.seed_leases import SeedLease
 from tests.producers.log import seed_of, until
 
 pytestmark = pytest.mark.broker
@@ -43,7 +43,7 @@ def test_an_older_seed_is_heard_of_when_a_newer_one_is_taken(settings: Settings)
         await write(settings, said)
         cancellations = Cancellations(connection_of(settings), 3)
         await cancellations.open()
-        first, second = Take(old, HERE, 0), Take(new, HERE, 2)
+        first, second = SeedLease(old, HERE, 0), SeedLease(new, HERE, 2)
         cancellations.watch(first)
         cancellations.watch(second)
         await until(first.cancelled.is_set)
@@ -73,9 +73,9 @@ def test_any_order_of_takes_and_releases(settings: Settings, chance: int) -> Non
         await write(settings, said)
         cancellations = Cancellations(connection_of(settings), 3)
         await cancellations.open()
-        takes = [Take(seed, HERE, offsets[seed.id]) for seed in seeds]
+        takes = [SeedLease(seed, HERE, offsets[seed.id]) for seed in seeds]
         rng.shuffle(takes)
-        kept = list[Take]()
+        kept = list[SeedLease]()
         for take in takes:
             cancellations.watch(take)
             kept.append(take)

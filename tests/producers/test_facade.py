@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from rolloutlog.contract.errors import InvalidRecord, NotOpen, TopicMissing
-from rolloutlog.contract.events import Event
+from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.settings import Settings
-from rolloutlog.producers.facade import SyncRolloutProducer
+from rolloutlog.producers.sync_producer import SyncRolloutProducer
 from tests.cases.rollouts import sound
 from tests.producers.log import everything
 
@@ -97,7 +97,7 @@ def script(settings: Settings, body: str) -> subprocess.Popen[str]:
     """A program of a user, with an open `producer`; it prints what it does."""
     head = f"""
         import os, signal, threading, time
-        from rolloutlog.producers.facade import SyncRolloutProducer
+        from rolloutlog.producers.sync_producer import SyncRolloutProducer
         from tests.cases.rollouts import sound
         producer = SyncRolloutProducer(
             namespace={settings.namespace!r}, bootstrap_servers={settings.bootstrap_servers!r}

@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from rolloutlog.contract.checks import read_headers, read_rollout
-from rolloutlog.contract.object_text import MESSAGE_LIMIT
+from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import EventType, Status
+from rolloutlog.contract.wire.refusal import MESSAGE_LIMIT
+from rolloutlog.producers.checked_record import record_of
 from rolloutlog.producers.endings import error_fact, failed
-from rolloutlog.producers.record import record_of
-from rolloutlog.producers.worker import run_worker
+from rolloutlog.producers.workers.rollout_worker import run_worker
 from tests.cases.rollouts import sound
 from tests.producers import hostile
 from tests.producers.log import emit, everything, seed_of, until
@@ -105,13 +105,14 @@ PROGRAM = """
 import logging, sys
 from rolloutlog.cli.serving import leave, serve
 from rolloutlog.contract.settings import Settings
-from rolloutlog.producers import maker, worker
+from rolloutlog.producers.workers import member_runner, rollout_worker
 from tests.producers.hostile import Beside
 
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
-maker.CANCEL_S, worker.IDLE_S = 0.3, 0.1
+member_runner.CANCEL_S, rollout_worker.IDLE_S = 0.3, 0.1
 settings = Settings.model_validate_json(sys.argv[1])
-serve(lambda stop: worker.run_worker(settings, Beside(), stop=stop, grace_s=0.5), lambda endings: print(dict(endings)))
+work = lambda stop: rollout_worker.run_worker(settings, Beside(), stop=stop, grace_s=0.5)
+serve(work, lambda endings: print(dict(endings)))
 leave(0)
 """
 

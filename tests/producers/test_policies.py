@@ -7,17 +7,16 @@ import asyncio
 import pytest
 
 from rolloutlog.contract.errors import Fenced, InvalidRecord, NotOpen, Starved, UnknownPolicy
+from rolloutlog.contract.events.policy_versions import policy_imported
 from rolloutlog.contract.policies import Fork, Policy
-from rolloutlog.contract.policy_events import policy_imported
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.policy_history import read_history
-from rolloutlog.kafka.writing import Writer
-from rolloutlog.producers.clock import now_ms
-from rolloutlog.producers.follower import PolicyFollower
-from rolloutlog.producers.policies import PolicyPublisher
-from rolloutlog.producers.sync_follower import SyncPolicyFollower
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.read.policy_history import read_history
+from rolloutlog.kafka.write.writing import Writer, now_ms
+from rolloutlog.producers.policy_follower import PolicyFollower
+from rolloutlog.producers.policy_publisher import PolicyPublisher
+from rolloutlog.producers.sync_policy_follower import SyncPolicyFollower
 from tests.producers.log import everything
 
 pytestmark = pytest.mark.broker
@@ -130,7 +129,7 @@ def test_a_follower_knows_where_the_weights_of_every_policy_lie(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In bounded memory: of old ones the log is read again."""
-    monkeypatch.setattr("rolloutlog.producers.follower.KEPT", 2)
+    monkeypatch.setattr("rolloutlog.producers.policy_follower.KEPT", 2)
 
     async def body() -> None:
         before = now_ms()

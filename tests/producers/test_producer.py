@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from aiokafka.admin import NewPartitions
 
-from rolloutlog.contract.checks import is_claim, read_headers, read_rollout
-from rolloutlog.contract.claims import Claim
 from rolloutlog.contract.errors import (
     BrokerUnreachable,
     InvalidRecord,
@@ -19,15 +17,17 @@ from rolloutlog.contract.errors import (
     TopicMismatch,
     TopicMissing,
 )
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.notices import read_annotation, read_cancelled
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled
+from rolloutlog.contract.events.validation import is_claim, read_headers, read_rollout
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import Status
-from rolloutlog.kafka.admin import describe_topics, with_admin
-from rolloutlog.kafka.altering import alter_topics
-from rolloutlog.kafka.connection import Connection, connection_of
+from rolloutlog.contract.wire.claims import Claim
+from rolloutlog.kafka.client.admin import describe_topics, with_admin
+from rolloutlog.kafka.client.altering import alter_topics
+from rolloutlog.kafka.client.connection import Connection, connection_of
 from rolloutlog.producers.producer import RolloutProducer
 from tests.cases.bad_inputs import BAD_INPUTS, oversize
 from tests.cases.rollouts import sound

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.checks import read_headers, read_rollout
 from rolloutlog.contract.errors import InvalidRecord
-from rolloutlog.contract.events import Event, Outgoing, annotation_event, cancelled_event
-from rolloutlog.contract.headers import Headers
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.notices import read_annotation, read_cancelled
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Column, Trajectory
+from rolloutlog.contract.events.event import Event, Outgoing, annotation_event, cancelled_event
+from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled
+from rolloutlog.contract.events.validation import read_headers, read_rollout
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.producers.record import note_of, record_of
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.producers.checked_record import note_of, record_of
 from tests.cases.bad_inputs import BAD_INPUTS, BadInput
 from tests.cases.raw import NOW, SOURCE
 from tests.cases.rollouts import sound

@@ -13,19 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.contract.claims import CLAIM, Claim
-from rolloutlog.contract.headers import CONTENT_TYPE
-from rolloutlog.contract.notices import read_cancelled, read_taken
+from rolloutlog.contract.events.rollouts import read_cancelled, read_taken
+from rolloutlog.contract.events.seeds import Ask, Seed, seed_cancelled_event, seed_event
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.seeds import Ask, Seed, seed_cancelled_event, seed_event
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import EventType, SeedKind
-from rolloutlog.kafka.blobs import BlobStore
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.writing import Writer
-from rolloutlog.producers.clock import now_ms
+from rolloutlog.contract.wire.claims import CLAIM, Claim
+from rolloutlog.contract.wire.headers import CONTENT_TYPE
+from rolloutlog.kafka.blobs.blob_store import BlobStore
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.producer import RolloutProducer
-from rolloutlog.producers.takes import Take, Takes
+from rolloutlog.producers.workers.seed_leases import SeedLease, Takes
 from tests.producers.log import emit, everything, seed_of, until
 
 pytestmark = pytest.mark.broker
@@ -41,8 +40,8 @@ async def worker(settings: Settings, name: str, lease_s: float | None = None) ->
         yield await stack.enter_async_context(takes)
 
 
-async def take(takes: Takes, count: int = 1, within_s: float = 30.0) -> list[Take]:
-    found: list[Take] = []
+async def take(takes: Takes, count: int = 1, within_s: float = 30.0) -> list[SeedLease]:
+    found: list[SeedLease] = []
     deadline = asyncio.get_running_loop().time() + within_s
     while len(found) < count and asyncio.get_running_loop().time() < deadline:
         if (taken := await takes.next()) is not None:
@@ -134,9 +133,9 @@ def test_a_worker_killed_between_take_and_commit_has_started_nothing(settings: S
         import asyncio
         from pathlib import Path
         from rolloutlog.contract.settings import Settings
-        from rolloutlog.kafka.work_queue import WorkQueue
+        from rolloutlog.kafka.loop.work_queue import WorkQueue
         from rolloutlog.producers.producer import RolloutProducer
-        from rolloutlog.producers.takes import Takes
+        from rolloutlog.producers.workers.seed_leases import Takes
 
         async def hang(self, offered):
             print("taken, not committed", flush=True)
@@ -255,7 +254,7 @@ def test_a_seed_that_cant_be_read_ends_its_group_and_holds_up_nobody(settings: S
         await emit(settings, seed_of("good", group_size=1))
         await store.put(b"the store is there", "text/plain")
         async with worker(settings.model_copy(update={"blobs": str(tmp_path)}), "one") as takes:
-            held: list[Take] = []
+            held: list[SeedLease] = []
 
             async def both_ended() -> bool:
                 held.extend(await take(takes, within_s=0.5))

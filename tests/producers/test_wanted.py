@@ -8,14 +8,13 @@ from collections import Counter
 import pytest
 
 from rolloutlog.consumers.buffer_service import run_buffer
-from rolloutlog.contract.events import taken_event
-from rolloutlog.contract.seeds import Seed
+from rolloutlog.contract.events.event import taken_event
+from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.writing import Writer
-from rolloutlog.producers import takes as taking
-from rolloutlog.producers.clock import now_ms
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.kafka.write.writing import Writer, now_ms
+from rolloutlog.producers.workers import seed_leases as taking
 from tests.producers.log import emit, seed_of, until
 from tests.producers.test_takes import take, worker
 
@@ -73,7 +72,7 @@ def test_it_takes_what_nobody_took_and_then_everything(settings: Settings) -> No
 
 
 def test_it_jumps_over_many_that_are_done(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rolloutlog.kafka.work_queue.GAP", 3)
+    monkeypatch.setattr("rolloutlog.kafka.loop.work_queue.GAP", 3)
     old = [seed_of(f"old-{number}") for number in range(60)]
 
     async def body() -> None:

@@ -12,22 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.contract.checks import read_headers, read_rollout
 from rolloutlog.contract.errors import SettingsError, TopicMissing
-from rolloutlog.contract.events import Event
-from rolloutlog.contract.notices import read_cancelled
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.rollouts import read_cancelled
+from rolloutlog.contract.events.seeds import Ask, Seed, seed_cancelled_event
+from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.seeds import Ask, Seed, seed_cancelled_event
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, SeedKind, Status
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.writing import Writer
-from rolloutlog.producers.clock import now_ms
-from rolloutlog.producers.environment import load
-from rolloutlog.producers.policies import PolicyPublisher
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.write.writing import Writer, now_ms
+from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.producers.producer import RolloutProducer
-from rolloutlog.producers.worker import Endings, run_worker
+from rolloutlog.producers.workers.environment import load
+from rolloutlog.producers.workers.rollout_worker import Endings, run_worker
 from tests.cases.rollouts import sound
 from tests.producers.log import emit, everything, seed_of, until
 from tests.producers.sums import Digits, Sums
@@ -249,8 +248,8 @@ def test_a_signal_leaves_no_seed_to_its_lease(
     program = f"""
         import asyncio
         from rolloutlog.contract.settings import Settings
-        from rolloutlog.producers.environment import load
-        from rolloutlog.producers.worker import run_worker
+        from rolloutlog.producers.workers.environment import load
+        from rolloutlog.producers.workers.rollout_worker import run_worker
 
         settings = Settings.model_validate_json({settings.model_dump_json(exclude_unset=True)!r})
         options = {{"grace_s": {0.2 if number == signal.SIGTERM else 600}, "concurrency": {concurrency}}}

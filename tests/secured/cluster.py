@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.broker.ports import free_ports
+from rolloutlog.broker.process.ports import free_ports
 
 TLS = Path(__file__).parents[1] / "data" / "tls"
 MECHANISM = "SCRAM-SHA-512"

@@ -18,8 +18,8 @@ from rolloutlog.contract.errors import BrokerUnreachable, RolloutlogError, Secur
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connect, connection_of
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect, connection_of
 from tests.producers.log import until
 from tests.secured.cluster import TLS, SecuredKafka
 from tests.secured.wire import allow, make_users

@@ -15,9 +15,9 @@ from sybil.parsers.markdown import CodeBlockParser
 from rolloutlog.cli import main
 from rolloutlog.contract.roles import USED_BY, Role
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.kafka.properties import KNOWN
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.client.properties import KNOWN
 from rolloutlog.kafka.run_record import declare
 from tests.secured.cluster import TLS, SecuredKafka, password_of
 from tests.secured.wire import allow

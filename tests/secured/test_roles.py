@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from rolloutlog.consumers.status import status
+from rolloutlog.consumers.views.run_status import status
 from rolloutlog.contract.errors import NotAllowed
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.acls import Right
-from rolloutlog.kafka.admin import delete_topics, describe_topics
-from rolloutlog.kafka.connection import connect
+from rolloutlog.kafka.client.acls import Right
+from rolloutlog.kafka.client.admin import delete_topics, describe_topics
+from rolloutlog.kafka.client.connection import connect
 from rolloutlog.producers.producer import RolloutProducer
 from tests.cases.rollouts import sound
 from tests.secured.cluster import SecuredKafka

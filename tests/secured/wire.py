@@ -29,7 +29,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from rolloutlog.kafka.acls import Right
+from rolloutlog.kafka.client.acls import Right
 
 RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional-id": 5}
 PATTERNS = {"literal": 3, "prefixed": 4}

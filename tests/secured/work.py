@@ -12,35 +12,35 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from rolloutlog.consumers.audit import audit
+from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.consumers.buffer_service import run_buffer
-from rolloutlog.consumers.exporting.service import export_rollouts
+from rolloutlog.consumers.exporting.export_service import export_rollouts
 from rolloutlog.consumers.reindexing import reindex
-from rolloutlog.consumers.seed_view import candidate_rows, seed_rows
-from rolloutlog.consumers.status import status
-from rolloutlog.consumers.tailing import tail_events
+from rolloutlog.consumers.views.run_status import status
+from rolloutlog.consumers.views.seed_view import candidate_rows, seed_rows
+from rolloutlog.consumers.views.tailing import tail_events
+from rolloutlog.contract.events.seeds import Ask, Seed
 from rolloutlog.contract.roles import Role
-from rolloutlog.contract.seeds import Ask, Seed
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import SeedKind
-from rolloutlog.kafka.acls import Right, acls
-from rolloutlog.kafka.admin import create_topics, delete_topics, describe_topics, with_admin
-from rolloutlog.kafka.altering import alter_topics
-from rolloutlog.kafka.connection import Connection, connect, connection_of
-from rolloutlog.kafka.loop_options import LoopOptions
-from rolloutlog.kafka.owners import owners
-from rolloutlog.kafka.reading import read_one
+from rolloutlog.kafka.client.acls import Right, acls
+from rolloutlog.kafka.client.admin import create_topics, delete_topics, describe_topics, with_admin
+from rolloutlog.kafka.client.altering import alter_topics
+from rolloutlog.kafka.client.connection import Connection, connect, connection_of
+from rolloutlog.kafka.client.owners import owners
+from rolloutlog.kafka.loop.loop_options import LoopOptions
+from rolloutlog.kafka.read.reading import read_one
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.producers.importing.demo import demo_run
+from rolloutlog.producers.importing.demo_records import demo_run
 from rolloutlog.producers.importing.follow import follow_runs
-from rolloutlog.producers.importing.service import import_runs
-from rolloutlog.producers.policies import PolicyPublisher
+from rolloutlog.producers.importing.import_service import import_runs
+from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.producers.producer import RolloutProducer
-from rolloutlog.producers.worker import run_worker
-from rolloutlog.trainer.dispatch import run_dispatch
-from rolloutlog.trainer.stream import GroupStream
-from rolloutlog.trainer.view import groups_view
+from rolloutlog.producers.workers.rollout_worker import run_worker
+from rolloutlog.trainer.dispatch_service import run_dispatch
+from rolloutlog.trainer.stream.group_stream import GroupStream
+from rolloutlog.trainer.stream.group_view import groups_view
 from tests.cases.rollouts import altered, sound
 from tests.producers.log import emit, everything, seed_of, until
 from tests.producers.sums import Digits, Sums

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rolloutlog.contract.events import Event, Outgoing, annotation_event, cancelled_event, rollout_event
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.events.event import Event, Outgoing, annotation_event, cancelled_event, rollout_event
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Straggler, TrainerSettings
 from rolloutlog.contract.vocabulary import RunKind, Status
-from rolloutlog.trainer.assembly import Assembly
-from rolloutlog.trainer.decision import Decision, Judge
-from rolloutlog.trainer.facts import fact_of
-from rolloutlog.trainer.pending import Pending
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.trainer.dispatch.decision import Decision, Judge
+from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.pending_group import PendingGroup
+from rolloutlog.trainer.groups.rollout_facts import fact_of
 
 SEED = "5eed" * 8
 
@@ -85,7 +85,7 @@ class Desk:
             )
         )
 
-    def pending(self, group: str = "g") -> Pending:
+    def pending(self, group: str = "g") -> PendingGroup:
         return self.assembly.groups[group]
 
     def decide(self, step: int | None = 5, history: History | None = None, **settings: Any) -> Decision:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.trainer.batch import DrawnGroup, drawn
-from rolloutlog.trainer.decision import Ready
-from rolloutlog.trainer.draw import Pick
-from rolloutlog.trainer.finals import final_of
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.trainer.dispatch.batch import DrawnGroup, drawn
+from rolloutlog.trainer.dispatch.decision import Ready
+from rolloutlog.trainer.dispatch.finals import final_of
+from rolloutlog.trainer.dispatch.sampler import Pick
 from tests.trainer.desk import Desk
 
 

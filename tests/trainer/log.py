@@ -10,19 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rolloutlog.contract.events import Event, Outgoing, rollout_event
-from rolloutlog.contract.finals import GroupEvent, GroupFinal, MemberExpired, read_group_event
+from rolloutlog.contract.events.event import Event, Outgoing, rollout_event
+from rolloutlog.contract.events.group_events import GroupEvent, GroupFinal, MemberExpired, read_group_event
+from rolloutlog.contract.events.policy_versions import policy_imported, policy_published
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.policy_events import policy_imported, policy_published
-from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.admin import create_topics
-from rolloutlog.kafka.blobs import BlobStore
-from rolloutlog.kafka.connection import Connection, connection_of
-from rolloutlog.kafka.reading import partition_counts, read_to_end
+from rolloutlog.kafka.blobs.blob_store import BlobStore
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import Connection, connection_of
+from rolloutlog.kafka.read.reading import partition_counts, read_to_end
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.kafka.writing import Writer
+from rolloutlog.kafka.write.writing import Writer
 from tests.cases.raw import Raw
 
 

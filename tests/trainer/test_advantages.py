@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.rewards import LARGEST
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Trajectory
-from rolloutlog.trainer.advantages import group_advantages, grpo
+from rolloutlog.contract.numbers import LARGEST
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.trainer.batches.advantages import group_advantages, grpo
 from tests.trainer.desk import SEED, rollout, staleness
 from tests.trainer.drawing import drawn_group
 

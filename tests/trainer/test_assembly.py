@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.claims import CLAIM, Claim
-from rolloutlog.contract.events import taken_event
+from rolloutlog.contract.events.event import taken_event
 from rolloutlog.contract.ids import digest_of
-from rolloutlog.contract.value import SAFETENSORS
+from rolloutlog.contract.record.value import SAFETENSORS
 from rolloutlog.contract.vocabulary import RunKind, Status
-from rolloutlog.trainer.assembly import Assembly
-from rolloutlog.trainer.decision import Ready, Waiting
-from rolloutlog.trainer.facts import Arrived, Bad, fact_of
+from rolloutlog.contract.wire.claims import CLAIM, Claim
+from rolloutlog.trainer.dispatch.decision import Ready, Waiting
+from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, fact_of
 from tests.cases.bad_inputs import BAD_INPUTS, BadInput
 from tests.cases.raw import Raw
 from tests.trainer.desk import Desk, ended, rollout

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.buffer.member import MemberStatus
+from rolloutlog.buffer.group.member import MemberStatus
 from rolloutlog.consumers.buffer_service import run_buffer
-from rolloutlog.contract.claims import CLAIM, Claim
 from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.record.value import SAFETENSORS
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.value import SAFETENSORS
-from rolloutlog.trainer.stream import GroupStream
+from rolloutlog.contract.wire.claims import CLAIM, Claim
+from rolloutlog.trainer.stream.group_stream import GroupStream
 from tests.cases.bad_inputs import BAD_INPUTS, BadInput
 from tests.cases.claims import BAD_CLAIMS, BadClaim
 from tests.cases.raw import Raw

@@ -12,9 +12,9 @@ from aiokafka.admin.records_to_delete import RecordsToDelete
 from rolloutlog.contract.errors import Starved
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.admin import with_admin
-from rolloutlog.kafka.connection import Connection
-from rolloutlog.trainer.stream import GroupStream
+from rolloutlog.kafka.client.admin import with_admin
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.trainer.stream.group_stream import GroupStream
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log
 

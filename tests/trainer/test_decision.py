@@ -9,7 +9,7 @@ import pytest
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Deadline
 from rolloutlog.contract.vocabulary import DropReason, Status, Verdict
-from rolloutlog.trainer.decision import Decision, Drop, Held, Ready, Remake, Waiting
+from rolloutlog.trainer.dispatch.decision import Decision, Drop, Held, Ready, Remake, Waiting
 from tests.trainer.desk import Desk, ended, pending_reward, rollout, staleness, straggler
 
 

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from rolloutlog.consumers.audit import audit
+from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.contract.errors import Starved
-from rolloutlog.contract.finals import GroupFinal, MemberExpired, expired_event, final_event
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, expired_event, final_event
+from rolloutlog.contract.events.policy_versions import timeline_started
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.policy_events import timeline_started
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
-from rolloutlog.trainer.dispatch import run_dispatch
-from rolloutlog.trainer.view import groups_view
+from rolloutlog.trainer.dispatch_service import run_dispatch
+from rolloutlog.trainer.stream.group_view import groups_view
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log, now
 

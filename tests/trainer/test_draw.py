@@ -9,19 +9,19 @@ from typing import Any
 
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.vocabulary import DropReason
-from rolloutlog.trainer.decision import Judge
-from rolloutlog.trainer.draw import Draw, Pick
-from rolloutlog.trainer.order import OldestFirst
+from rolloutlog.trainer.dispatch.decision import Judge
+from rolloutlog.trainer.dispatch.order import OldestFirst
+from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
 from tests.trainer.desk import Desk, live, rollout
 
 
-def desk_and_draw(**settings: Any) -> tuple[Desk, Draw]:
+def desk_and_draw(**settings: Any) -> tuple[Desk, Sampler]:
     desk = Desk()
     judge = Judge(TrainerSettings.model_validate(settings), live())
-    return desk, Draw({0: desk.assembly}, judge, OldestFirst())
+    return desk, Sampler({0: desk.assembly}, judge, OldestFirst())
 
 
-def say(desk: Desk, draw: Draw, group: str, versions: int, step: int = 5, **more: Any) -> None:
+def say(desk: Desk, draw: Sampler, group: str, versions: int, step: int = 5, **more: Any) -> None:
     desk.say(*(rollout(i, versions, group=group, **more) for i in range(2)))
     draw.settle(0, group, step)
 
@@ -84,5 +84,6 @@ def test_a_draw_among_many_groups_is_quick() -> None:
 
 def test_drawing_and_dispatching_need_no_torch() -> None:
     """Design 5: `train run --no-model` runs without the extra."""
-    code = "import sys, rolloutlog.trainer.dispatch, rolloutlog.trainer.view; sys.exit('torch' in sys.modules)"
+    modules = "rolloutlog.trainer.dispatch_service, rolloutlog.trainer.stream.group_view"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,9 +8,9 @@ import orjson
 
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.vocabulary import Status
-from rolloutlog.trainer.decision import Judge, Ready
-from rolloutlog.trainer.finals import final_of
-from rolloutlog.trainer.group_row import group_row
+from rolloutlog.trainer.dispatch.decision import Judge, Ready
+from rolloutlog.trainer.dispatch.finals import final_of
+from rolloutlog.trainer.dispatch.group_row import group_row
 from tests.trainer.desk import Desk, ended, live, rollout, staleness
 
 MASKED = staleness(max_staleness=3, max_token_staleness=1, on_expire="drop-group")

@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rolloutlog.contract.events import rollout_event
+from rolloutlog.contract.events.event import rollout_event
+from rolloutlog.contract.events.policy_versions import policy_imported, policy_published
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.policy_events import policy_imported, policy_published
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.ends import ends_of
-from rolloutlog.kafka.transactions import Transaction, TransactionalWriter
-from rolloutlog.trainer.policy_log import PolicyLog
-from rolloutlog.trainer.step import StepWriter, first_events
-from rolloutlog.trainer.stream import GroupStream
+from rolloutlog.kafka.read.ends import ends_of
+from rolloutlog.kafka.write.transactions import Transaction, TransactionalWriter
+from rolloutlog.trainer.dispatch.step import StepWriter, first_events
+from rolloutlog.trainer.stream.group_stream import GroupStream
+from rolloutlog.trainer.stream.policy_log import PolicyLog
 from tests.producers.log import until
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log, now

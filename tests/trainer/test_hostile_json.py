@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.indexing import row_of
+from rolloutlog.buffer.shard.indexing import row_of
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.rejection import Rejected
 from rolloutlog.contract.settings import TrainerSettings
-from rolloutlog.trainer.assembly import Assembly
-from rolloutlog.trainer.batch import decoded
-from rolloutlog.trainer.decision import Judge
-from rolloutlog.trainer.facts import Arrived, fact_of
-from rolloutlog.trainer.group_row import group_row
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.trainer.dispatch.batch import decoded
+from rolloutlog.trainer.dispatch.decision import Judge
+from rolloutlog.trainer.dispatch.group_row import group_row
+from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.rollout_facts import Arrived, fact_of
 from tests.cases.hostile import hostile
 from tests.cases.raw import Raw
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rolloutlog.contract.settings import TrainerSettings
-from rolloutlog.trainer.decision import Ready
-from rolloutlog.trainer.order import Arrival, OldestFirst, Order, order_of
+from rolloutlog.trainer.dispatch.decision import Ready
+from rolloutlog.trainer.dispatch.order import Arrival, OldestFirst, Order, order_of
 from tests.trainer.desk import Desk, rollout
 
 

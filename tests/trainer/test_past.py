@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rolloutlog.contract.events import Event, Outgoing
-from rolloutlog.contract.finals import GroupFinal, MemberExpired, expired_event, final_event
-from rolloutlog.contract.headers import Headers
+from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, expired_event, final_event
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
-from rolloutlog.trainer.opening import Start, assemblies_of, first_step
-from rolloutlog.trainer.past import Past
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.trainer.stream.group_history import Past
+from rolloutlog.trainer.stream.opening import Start, assemblies_of, first_step
 
 
 def resumed() -> History:

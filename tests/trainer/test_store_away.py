@@ -10,7 +10,7 @@ import pytest
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.topics import Topic
-from rolloutlog.trainer.stream import GroupStream
+from rolloutlog.trainer.stream.group_stream import GroupStream
 from tests.producers.log import until
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log

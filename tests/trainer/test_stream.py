@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from rolloutlog.contract.errors import Fenced, SettingsError, Starved, UnknownPolicy
-from rolloutlog.contract.events import rollout_event, time_text
-from rolloutlog.contract.finals import GroupFinal
+from rolloutlog.contract.events.event import rollout_event, time_text
+from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.rollout import Rollout
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, EventType, Verdict
-from rolloutlog.kafka.policy_history import find_published
+from rolloutlog.kafka.read.policy_history import find_published
 from rolloutlog.kafka.run_record import read_run
-from rolloutlog.trainer.batch import Batch
-from rolloutlog.trainer.opening import Start
-from rolloutlog.trainer.stream import GroupStream
+from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.stream.group_stream import GroupStream
+from rolloutlog.trainer.stream.opening import Start
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log, now
 

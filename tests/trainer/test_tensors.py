@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("torch")
 
 from rolloutlog.contract.errors import SettingsError
-from rolloutlog.contract.node import Node
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.slot import Slot
-from rolloutlog.contract.trajectory import Column, Trajectory
-from rolloutlog.trainer.tensors import IGNORED, pack
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Column, Trajectory
+from rolloutlog.trainer.batches.tensors import IGNORED, pack
 from tests.trainer.desk import SEED, rollout, staleness
 from tests.trainer.drawing import drawn_group
 

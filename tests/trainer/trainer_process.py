@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from rolloutlog.contract.events import Outgoing
-from rolloutlog.contract.finals import final_event
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.group_events import final_event
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.connection import connection_of
-from rolloutlog.trainer.dispatch import run_dispatch
-from rolloutlog.trainer.opening import Start
-from rolloutlog.trainer.stream import GroupStream
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.trainer.dispatch_service import run_dispatch
+from rolloutlog.trainer.stream.group_stream import GroupStream
+from rolloutlog.trainer.stream.opening import Start
 
 
 async def until_killed(moment: str, settings: Settings) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from rolloutlog.buffer.selection import SKIPS
+from rolloutlog.buffer.index.skip import SKIPS
 from rolloutlog.cli.reference import markdown as md
 from rolloutlog.contract import meanings
-from rolloutlog.contract.events import SCHEMA
+from rolloutlog.contract.events.event import SCHEMA
 from rolloutlog.contract.topics import TOPICS
 from rolloutlog.contract.vocabulary import RESOLVES_SLOT, RejectReason
 

@@ -6,7 +6,7 @@ Guarantees: every row of `Headers`, in its order. Leaves out: which event has wh
 from __future__ import annotations
 
 from rolloutlog.cli.reference import markdown as md
-from rolloutlog.contract.headers import FIELDS, FOREIGN
+from rolloutlog.contract.wire.headers import FIELDS, FOREIGN
 
 INTRODUCTION = """\
 Events are CloudEvents 1.0 in Kafka's binary mode: attributes are headers `ce_<name>`, and `content-type` says how to

@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 
 from rolloutlog.cli.reference import markdown as md
-from rolloutlog.contract.json_value import encode_json
-from rolloutlog.contract.rollout import Rollout
-from rolloutlog.contract.soundness import FACTS
-from rolloutlog.contract.value import ALIGNMENTS, COLUMNS, JSON, SAFETENSORS
+from rolloutlog.contract.record.plain_json import encode_json
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.soundness import FACTS
+from rolloutlog.contract.record.value import ALIGNMENTS, COLUMNS, JSON, SAFETENSORS
 
 JSON_TYPES: dict[type, str] = {list: "array", dict: "object", str: "string", float: "number"}
 

@@ -1,0 +1,181 @@
+"""What a message graph holds, read off its nodes: the main tree, its launch context, whole tool turns, restarts.
+
+Guarantees: pure functions on one checked trajectory; compaction and tool turns are found by structure, never by the
+text of a prompt (reference prime_verifiers 54 to 68). Leaves out: which of it makes a seed (`derivations`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from rolloutlog.contract.record import graph
+from rolloutlog.contract.record.node import Message
+from rolloutlog.contract.record.trajectory import TOKENS, Trajectory
+
+CHARACTERS_PER_TOKEN = 4
+"""Where no tokens were recorded (item 62)."""
+COMPACTION_EDGE = "compaction"
+
+
+class Conversation:
+    """A trajectory as the rules look at it; each view is worked out once."""
+
+    __slots__ = ("branches", "messages", "parents", "sampled", "trajectory")
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self.trajectory = trajectory
+        self.parents = trajectory.parents
+        self.sampled = trajectory.sampled_nodes
+        self.messages = trajectory.messages
+        root = main_root(trajectory)
+        self.branches = [path for path in trajectory.branches if path[0] == root]
+        """Root-to-leaf paths of the main agent's tree, in leaf order; other agents' roots are left out (item 63)."""
+
+    def role(self, node: int) -> str | None:
+        """Role of a node's message; None for a node without one."""
+        message = self.messages[node]
+        return None if message is None else cast("str", message["role"])
+
+    @property
+    def has_messages(self) -> bool:
+        """True if every node has a message, so that a path can be rendered."""
+        return all(message is not None for message in self.messages)
+
+    @property
+    def launch_context(self) -> list[int]:
+        """The unsampled prefix of the path to the main tree's first sampled node in creation order; else empty."""
+        ours = {node for path in self.branches for node in path if self.sampled[node]}
+        return graph.path_to(self.parents, min(ours))[:-1] if ours else []
+
+    def first_sampled(self, path: Sequence[int]) -> int | None:
+        """Position on the path of its first sampled node."""
+        return next((position for position, node in enumerate(path) if self.sampled[node]), None)
+
+    @property
+    def context_tokens(self) -> list[int]:
+        """Per node the tokens of the context that it ends: as recorded, else a quarter of the characters (item 62)."""
+        recorded = cast("list[int]", self.trajectory.nodes[:, TOKENS].tolist())
+        totals: list[int] = []
+        for tokens, parent, message in zip(recorded, self.parents, self.messages, strict=True):
+            totals.append((tokens or _estimate(message)) + (totals[parent] if parent != graph.NO_PARENT else 0))
+        return totals
+
+    def prompt(self, node: int) -> list[Message]:
+        """Messages from the root to `node`, system message included (items 56, 68 and 2.L)."""
+        path = graph.path_to(self.parents, node)
+        return [_trimmed(cast("Message", self.messages[at])) for at in path]
+
+
+def main_agent(trajectory: Trajectory) -> dict[str, Any]:
+    """The first trainable agent of the record's table, else its first; empty without a table."""
+    agents = cast("list[dict[str, Any]]", trajectory.record.get("agents") or [{}])
+    return next((agent for agent in agents if agent.get("trainable")), agents[0])
+
+
+def main_root(trajectory: Trajectory) -> int:
+    """Root of the main agent's tree; node 0 where the record doesn't say."""
+    root = main_agent(trajectory).get("root")
+    return root if isinstance(root, int) and 0 <= root < len(trajectory.nodes) else 0
+
+
+def restarts(talk: Conversation) -> list[int]:
+    """Nodes after which a compacted conversation went on, ascending (items 57 and 59).
+
+    Declared `compaction` edges decide where the record has any. Else, by structure: a branch after the first that
+    leaves an earlier one before its own first sampled node, whose whole unsampled prefix is system and user turns,
+    and which isn't the launch context.
+    """
+    branches = talk.branches
+    if declared := _declared(talk, branches):
+        return declared
+    launch, seen, found = talk.launch_context, set[int](), list[int]()
+    for path in branches:
+        first = talk.first_sampled(path)
+        fork = next((position for position, node in enumerate(path) if node not in seen), None)
+        if seen and first is not None and fork is not None and 1 <= fork < first:
+            prefix = path[:first]
+            if prefix != launch and all(talk.role(node) in ("system", "user") for node in prefix):
+                found.append(prefix[-1])
+        seen.update(path)
+    return sorted(set(found))
+
+
+def _declared(talk: Conversation, branches: Sequence[Sequence[int]]) -> list[int]:
+    """Last node before the first one sampled after each declared compaction, on every branch through it."""
+    nodes = cast("list[dict[str, Any]]", talk.trajectory.record["nodes"])
+    edges = {
+        i for i, node in enumerate(nodes) if any(_is_compaction(edge) for edge in node.get("semantic_parents") or ())
+    }
+    found: set[int] = set()
+    for path in branches:
+        for start in (position for position, node in enumerate(path) if node in edges):
+            first = next((p for p in range(start, len(path)) if talk.sampled[path[p]]), None)
+            if first:
+                found.add(path[first - 1])
+    return sorted(found)
+
+
+def _is_compaction(edge: Any) -> bool:
+    return isinstance(edge, dict) and cast("dict[str, Any]", edge).get("type") == COMPACTION_EDGE
+
+
+def tool_results(talk: Conversation) -> list[int]:
+    """Nodes that end a whole tool turn, ascending: its answers equal its calls, and none before it is unanswered.
+
+    Items 63 and 65 both hold: main tree, every branch, each node once. Calls are matched per assistant turn, since ids
+    repeat over a conversation. What the launch context holds isn't this rollout's own work and makes no anchor.
+    """
+    found = {node for path in talk.branches for node in _whole_turns(talk, path)}
+    return sorted(found - set(talk.launch_context))
+
+
+def _whole_turns(talk: Conversation, path: Sequence[int]) -> list[int]:
+    """Last nodes of whole tool turns on one path, until a call is left unanswered."""
+    found: list[int] = []
+    open_calls: list[str] = []
+    whole = False
+    for position, node in enumerate(path):
+        message = talk.messages[node] or {}
+        if message.get("role") == "tool":
+            answered = str(message.get("tool_call_id"))
+            if answered in open_calls:
+                open_calls.remove(answered)
+            else:
+                whole = False
+            run_ends = position + 1 == len(path) or talk.role(path[position + 1]) != "tool"
+            if whole and not open_calls and run_ends:
+                found.append(node)
+        else:
+            if open_calls:
+                break
+            open_calls = _calls(message)
+            whole = bool(open_calls)
+    return found
+
+
+def _calls(message: Message) -> list[str]:
+    """Ids of the calls that an assistant message issues."""
+    if message.get("role") != "assistant":
+        return []
+    return [str(call.get("id")) for call in cast("list[dict[str, Any]]", message.get("tool_calls") or [])]
+
+
+def _trimmed(message: Message) -> Message:
+    """A message without fields that are null, so that equal conversations render alike in every era."""
+    return {name: value for name, value in message.items() if value is not None}
+
+
+def _estimate(message: Message | None) -> int:
+    return -(-_characters(message) // CHARACTERS_PER_TOKEN) if message else 0
+
+
+def _characters(message: Message) -> int:
+    """Characters of content, reasoning, and the calls' names and arguments."""
+    content = message.get("content") or ""
+    parts = cast("list[Any]", content if isinstance(content, list) else [content])
+    text = sum(len(part if isinstance(part, str) else str(part.get("text") or "")) for part in parts)
+    calls = cast("list[dict[str, Any]]", message.get("tool_calls") or [])
+    named = [cast("dict[str, Any]", call.get("function") or call) for call in calls]
+    said = sum(len(str(call.get("name") or "")) + len(str(call.get("arguments") or "")) for call in named)
+    return text + len(str(message.get("reasoning_content") or "")) + said

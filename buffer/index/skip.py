@@ -1,0 +1,51 @@
+"""Why a rollout isn't a source: the closed set of reasons, as rows keep them and people read them.
+
+Guarantees: each reason has a sentence. Leaves out: what decides them (`rolloutlog.buffer.sources`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Skip(StrEnum):
+    """Why a rollout isn't a source."""
+
+    EVAL = "eval"
+    UNFINISHED = "unfinished"
+    EMPTY = "empty"
+    ERRORED = "errored"
+    UNSAMPLED = "unsampled"
+    NO_MESSAGES = "no-messages"
+    CONTAINER = "container"
+    REPLAYED = "replayed"
+    FOREIGN = "foreign"
+    NO_SEED = "no-seed"
+    OVERLONG = "overlong"
+    REFUSED = "refused"
+    NO_ENV = "no-env"
+    REJECTED = "rejected"
+    TOO_LARGE = "too-large"
+    GONE = "gone"
+
+
+SKIPS: Mapping[Skip, str] = {
+    Skip.EVAL: "an eval rollout, which seeds nothing",
+    Skip.UNFINISHED: "it was aborted or failed",
+    Skip.EMPTY: "it has no nodes",
+    Skip.ERRORED: "it says that errors happened",
+    Skip.UNSAMPLED: "no policy sampled any of it",
+    Skip.NO_MESSAGES: "nodes without messages: nobody can render a prompt of them",
+    Skip.CONTAINER: "its task ran in a container image, whose state is gone; `select.allow_container` takes it",
+    Skip.REPLAYED: "itself derived, and `select.source_envs` doesn't name its derivation",
+    Skip.FOREIGN: "`select.source_envs` doesn't name its environment",
+    Skip.NO_SEED: "no place in it is such an anchor: a restart after a compaction, a tool's answer, and so on",
+    Skip.OVERLONG: "every anchor lies above `select.max_seed_tokens`",
+    Skip.REFUSED: "the environment couldn't stand at its anchor; the candidate is drawn no more",
+    Skip.NO_ENV: "it names no environment, so nobody could make what is derived from it (`import --env`)",
+    Skip.REJECTED: "no seed can be made of it; a `derivation.rejected` on the dead letters says why",
+    Skip.TOO_LARGE: "no topic takes the seed, and no store can hold it",
+    Skip.GONE: "it isn't on the log any more",
+}
+"""What each means, for the reference and for whoever reads `rolloutlog status`."""

@@ -1,0 +1,123 @@
+"""Draws under way: chosen and not yet rendered, or emitted and not yet read back from `seeds` (design 6).
+
+Guarantees: draw `k` is a function of the fold at the offsets that it names, the settings, and the draws before `k`;
+seeds leave in the order of their numbers, so whoever reads `seeds` knows every draw before. A draw of which no seed can
+be made is void with all after it, and its number isn't used again: its candidate is discarded, but stays among those
+that are drawn from, so that whoever draws `k` again needn't know what was void. Leaves out: payloads and the clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
+from rolloutlog.buffer.sources.draws import allowed, pick, share
+from rolloutlog.buffer.sources.screening import CandidateKey, key_of
+from rolloutlog.contract.events.seeds import LAST_DRAW, Draw
+from rolloutlog.contract.settings import Settings, TrainerSettings
+from rolloutlog.contract.topics import Topic
+
+MOST_QUEUED = 32
+"""Draws that wait for payloads at once: it bounds memory and the size of a transaction."""
+
+
+@dataclass(slots=True, frozen=True)
+class Drawn:
+    """One draw; `earlier` counts the draws of its candidate before it."""
+
+    draw: Draw
+    source: SourceRecord
+    candidate: Candidate
+    earlier: int
+
+    @property
+    def key(self) -> CandidateKey:
+        """Which candidate it is."""
+        return key_of(self.source, self.candidate)
+
+
+@dataclass(slots=True)
+class Drawing:
+    """`queue` waits for payloads, oldest number first; `emitted` waits to be folded. At so many changes of the fold,
+    `dry_at`, no candidate was left. `trainer` bounds when is drawn, and may change; what is drawn doesn't depend on it.
+    """
+
+    settings: Settings
+    digest: str
+    trainer: TrainerSettings
+    queue: list[Drawn] = field(default_factory=list[Drawn])
+    emitted: dict[int, CandidateKey] = field(default_factory=dict[int, CandidateKey])
+    next_number: int = 0
+    dry_at: int = -1
+
+    def draw(self, fold: Fold) -> None:
+        """Draw as many as the bounds allow now."""
+        count = min(self._allowed(fold), MOST_QUEUED - len(self.queue))
+        if count <= 0 or fold.changes == self.dry_at:
+            return
+        in_flight = self._in_flight()
+        live = fold.live(in_flight)
+        for _ in range(count):
+            drawn = self._next(fold, live, in_flight)
+            if drawn is None:
+                self.dry_at = fold.changes
+                return
+            in_flight[drawn.key] += 1
+            if drawn.earlier + 1 >= self._max_draws(drawn.candidate):
+                live.remove((drawn.source, drawn.candidate))
+            self.queue.append(drawn)
+
+    def _max_draws(self, candidate: Candidate) -> int:
+        return next(s.max_draws for s in self.settings.buffer.derivations if s.name == candidate.derivation)
+
+    def _next(
+        self, fold: Fold, live: list[tuple[SourceRecord, Candidate]], in_flight: Mapping[CandidateKey, int]
+    ) -> Drawn | None:  # fmt: skip
+        """The next draw that isn't void from the start; None where all that could be drawn is discarded."""
+        if all(candidate.discarded for _, candidate in live):
+            return None
+        number = max(fold.next_draw, self.next_number)
+        source, candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
+        while candidate.discarded:
+            number += 1
+            source, candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
+        if number >= LAST_DRAW:
+            return None
+        at = fold.next_offsets
+        draw = Draw(
+            number=number, rollouts=at[Topic.ROLLOUTS], seeds=at[Topic.SEEDS], group_events=at[Topic.GROUP_EVENTS],
+            settings=self.digest,
+        )  # fmt: skip
+        self.next_number = number + 1
+        return Drawn(draw, source, candidate, candidate.draws + in_flight.get(key_of(source, candidate), 0))
+
+    def _allowed(self, fold: Fold) -> int:
+        under_way = len(self.queue) + len(self.emitted)
+        partitions = self.settings.topics.partitions
+        return allowed(
+            ratio=self.settings.buffer.ratio,
+            resolved=fold.resolved,
+            drawn=fold.drawn + under_way,
+            most_open=share(self.trainer.derived_open(partitions), partitions, fold.partition),
+            open_now=fold.open_derived + under_way,
+        )
+
+    def _in_flight(self) -> Counter[CandidateKey]:
+        return Counter([*self.emitted.values(), *(drawn.key for drawn in self.queue)])
+
+    def left(self, drawn: Drawn) -> None:
+        """The first of the queue was rendered and is emitted."""
+        self.queue.remove(drawn)
+        self.emitted[drawn.draw.number] = drawn.key
+
+    def void(self) -> None:
+        """No seed can be made of one in the queue: all are drawn anew, with new numbers."""
+        self.queue.clear()
+        self.dry_at = -1
+
+    def folded(self, draw: Draw) -> None:
+        """A seed was read back."""
+        self.emitted.pop(draw.number, None)

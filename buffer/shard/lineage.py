@@ -1,0 +1,86 @@
+"""Seeds with their lineage: immediate source, innermost task, depth, and the draw that chose it (design 6; items 85
+to 90).
+
+Guarantees: a seed is a function of its source's record, the draw and the settings, byte for byte; a member seed names
+its origin, so all members of a group descend from one. Leaves out: choosing (`draws`, `asking`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import orjson
+
+from rolloutlog.buffer.derivations.protocol import Derivation
+from rolloutlog.buffer.derivations.surgery import main_agent, main_root
+from rolloutlog.buffer.group.open_group import OpenGroup
+from rolloutlog.buffer.shard.asking import Again
+from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
+from rolloutlog.contract.events import seeds
+from rolloutlog.contract.events.seeds import Anchor, Ask, Draw, Seed
+from rolloutlog.contract.ids import derived_group_id, derived_seed_id, id_of, member_seed_id, rollout_id
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.contract.settings import DerivationSettings
+
+
+def derived_seed(
+    source: SourceRecord, candidate: Candidate, derivation: Derivation, settings: DerivationSettings,
+    trajectory: Trajectory,
+    draw: Draw, partition: int, partitions: int,
+) -> Seed:  # fmt: skip
+    """A seed for one new group on the source's partition; `candidate.draws` counts the draws before this one."""
+    row, point = source.row, candidate.point
+    rollout = rollout_id(row.group, row.member)
+    made = derived_seed_id(derivation.kind, rollout, row.attempt, point.node, settings_id(settings), candidate.draws)
+    needed = row.needed if settings.group_size is None and row.needed != row.group_size else None
+    return Seed(
+        id=made, kind=derivation.kind, group=derived_group_id(made, partition, partitions),
+        group_size=settings.group_size or row.group_size, group_train=needed, env=row.env or "",
+        derivation=settings.name, task=_task(trajectory), messages=derivation.prompt(trajectory, point),
+        source=source_of(source, partition, trajectory), anchor=Anchor(kind=point.kind, node=point.node),
+        depth=row.depth + 1, tokens=point.tokens, budget=settings.budget, draw=draw,
+    )  # fmt: skip
+
+
+def source_of(source: SourceRecord, partition: int, trajectory: Trajectory) -> seeds.Source:
+    """What a seed says of its immediate source; where it was imported, with the trace of its main agent."""
+    row = source.row
+    trace, base = row.source if row.origin is None else None, 0
+    if isinstance(own := main_agent(trajectory).get("trace"), str):
+        trace, base = own, main_root(trajectory)
+    return seeds.Source(
+        rollout=rollout_id(row.group, row.member), attempt=row.attempt, handle=str(row.handle(partition)),
+        digest=row.digest, reward=source.reward, trace=trace, base=base,
+        oldest_policy=None if row.oldest is None else str(row.oldest),
+    )  # fmt: skip
+
+
+def _task(trajectory: Trajectory) -> dict[str, Any] | None:
+    """The innermost task, verbatim: a derived record carries it in place of its own (item 85)."""
+    task: Any = trajectory.record.get("task")
+    return cast("dict[str, Any]", task) if isinstance(task, dict) else None
+
+
+def settings_id(settings: DerivationSettings) -> str:
+    """Digest of one derivation's settings."""
+    text = orjson.dumps(settings.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+    return id_of("derivation", text.decode())
+
+
+def member_seed(opened: OpenGroup, origin: Seed, again: Again) -> Seed:
+    """A seed that asks for one member of an open group: what the origin asked, at a higher attempt."""
+    prefix = again.prefix
+    return Seed(
+        id=member_seed_id(origin.group, again.member, again.attempt), kind=again.kind, group=origin.group,
+        group_size=origin.group_size, group_train=origin.group_train, run_kind=origin.run_kind, env=origin.env,
+        derivation=origin.derivation, source=origin.source, anchor=origin.anchor, depth=origin.depth,
+        budget=_budget(origin, 0 if prefix is None else prefix.sampled),
+        asks=[Ask(member=again.member, attempt=again.attempt)],
+        prefix=None if prefix is None else str(prefix.handle), prefix_digest=None if prefix is None else prefix.digest,
+        origin_seed=origin.id, origin_offset=opened.seed_offset, dispatch_step=origin.dispatch_step,
+    )  # fmt: skip
+
+
+def _budget(origin: Seed, sampled: int) -> int | None:
+    """New tokens that are left after those that the prefix sampled."""
+    return None if origin.budget is None else max(0, origin.budget - sampled)

@@ -1,0 +1,36 @@
+"""Values of the newest sources, kept for rendering within a number of bytes (design 6).
+
+Guarantees: never above its bound; the oldest go first. Leaves out: reading what isn't here any more
+(`rolloutlog.kafka.read.payloads`). Nothing here is in the fold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.trajectory import Trajectory
+
+
+@dataclass(slots=True)
+class PayloadCache:
+    """Checked values by their offset on `rollouts`."""
+
+    capacity: int
+    held: dict[int, tuple[bytes, str]] = field(default_factory=dict[int, tuple[bytes, str]])
+    size: int = 0
+
+    def put(self, offset: int, body: bytes, content_type: str) -> None:
+        """Keep a value that was checked."""
+        if offset in self.held or len(body) > self.capacity:
+            return
+        self.held[offset] = (body, content_type)
+        self.size += len(body)
+        while self.size > self.capacity:
+            oldest = next(iter(self.held))
+            self.size -= len(self.held.pop(oldest)[0])
+
+    def get(self, offset: int) -> Trajectory | None:
+        """The trajectory at that offset, if its value is here."""
+        held = self.held.get(offset)
+        return None if held is None else value.decode(*held)

@@ -1,0 +1,55 @@
+"""What a shard counts for people who look: groups, how they ended, seeds by kind, skips by reason.
+
+Guarantees: carried by every shard row, so that one row a partition tells it all and nobody reads a topic for it; counts
+go on over restarts. Leaves out: what the buffer itself decides by (`fold`), so order may change these numbers slightly:
+a member seed that comes after its group's end isn't counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from rolloutlog.buffer.index.skip import Skip
+
+TRAINED, EVAL = "trained", "eval"
+OPEN, RESOLVED, CANDIDATES = "open", "resolved", "candidates"
+ENDED, SEEDS, SKIPPED = "ended ", "seeds ", "skipped "
+"""Prefixes of what is counted by reason or kind."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts so far: `ended` by trained, eval or the reason of the drop, `skipped` by derivation and reason."""
+
+    ended: Counter[str] = field(default_factory=Counter[str])
+    seeds: Counter[str] = field(default_factory=Counter[str])
+    skipped: Counter[tuple[str, Skip]] = field(default_factory=Counter[tuple[str, Skip]])
+
+    def numbers(self, *, opened: int, resolved: int, candidates: int) -> dict[str, int]:
+        """All of it under flat names, as the shard row has it; `opened` groups lack members, `resolved` ones don't."""
+        return {
+            OPEN: opened,
+            RESOLVED: resolved,
+            CANDIDATES: candidates,
+            **{ENDED + how: number for how, number in self.ended.items()},
+            **{SEEDS + kind: number for kind, number in self.seeds.items()},
+            **{f"{SKIPPED}{name}: {reason}": number for (name, reason), number in self.skipped.items()},
+        }
+
+    def recall(self, numbers: dict[str, int]) -> None:
+        """Go on from a shard row."""
+        self.ended = Counter(_under(numbers, ENDED))
+        self.seeds = Counter(_under(numbers, SEEDS))
+        told = (name.rpartition(": ") for name in _under(numbers, SKIPPED))
+        known = {(name, Skip(reason)) for name, _, reason in told if reason in [*Skip]}
+        self.skipped = Counter({(name, skip): numbers[f"{SKIPPED}{name}: {skip}"] for name, skip in known})
+
+
+def by_kind(numbers: dict[str, int]) -> dict[str, dict[str, int]]:
+    """What a shard row counts by kind: `ended`, `seeds`, `skipped`."""
+    return {prefix.strip(): _under(numbers, prefix) for prefix in (ENDED, SEEDS, SKIPPED)}
+
+
+def _under(numbers: dict[str, int], prefix: str) -> dict[str, int]:
+    return {name.removeprefix(prefix): number for name, number in numbers.items() if name.startswith(prefix)}

@@ -1,0 +1,1 @@
+"""Which rollouts may be sources, their candidates, and which of them is drawn."""

@@ -1,0 +1,81 @@
+"""Which rollouts may be sources of which derivation, and why the others are skipped (design 6; items 7 to 14, 21 to
+26).
+
+Guarantees: a record is screened once; what doesn't depend on settings is in its row, and a skip has one reason. Leaves
+out: the reward band, which late annotations move (`candidates`), and which source is drawn (`draws`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.settings import Continue, DerivationSettings, Selection
+from rolloutlog.contract.vocabulary import RunKind, Status
+
+
+def unfit(rollout: Rollout) -> Skip | None:
+    """Why a rollout can never be a source, whatever the settings; None if it can (item 21)."""
+    trajectory = rollout.trajectory
+    checks = (
+        (rollout.slot.kind is RunKind.EVAL, Skip.EVAL),
+        (not len(trajectory.nodes), Skip.EMPTY),
+        (bool(trajectory.record.get("errors")), Skip.ERRORED),
+        (rollout.status is not Status.COMPLETED, Skip.UNFINISHED),
+        (not any(trajectory.sampled_nodes), Skip.UNSAMPLED),
+        (any(message is None for message in trajectory.messages), Skip.NO_MESSAGES),
+    )
+    return next((skip for found, skip in checks if found), None)
+
+
+def needs_container(record: dict[str, Any]) -> bool:
+    """True if the innermost task ran in a container image, whose state is gone (item 8)."""
+    task = record.get("task")
+    if not isinstance(task, dict):
+        return False
+    said = cast("dict[str, Any]", task)
+    data = said.get("data")
+    return bool(said.get("image")) or (isinstance(data, dict) and bool(cast("dict[str, Any]", data).get("image")))
+
+
+def anchors_for(row: RolloutRow, settings: DerivationSettings) -> list[AnchorPoint] | Skip:
+    """Where that derivation may resume this source, or why it may not."""
+    select = settings.select
+    if row.unfit:
+        return Skip(row.unfit)
+    if not row.env:
+        return Skip.NO_ENV
+    if row.container and not select.allow_container:
+        return Skip.CONTAINER
+    if (skip := _environment(row, select)) is not None:
+        return skip
+    points = [point for point in row.anchors if _is_of(point, settings.derive)]
+    if not points:
+        return Skip.NO_SEED
+    limit = select.max_seed_tokens
+    return [point for point in points if limit is None or point.tokens <= limit] or Skip.OVERLONG
+
+
+def _environment(row: RolloutRow, select: Selection) -> Skip | None:
+    """`source_envs` names `env` or `env/derivation`; unset: all, but nothing that is itself derived (item 7)."""
+    if select.source_envs is None:
+        return Skip.REPLAYED if row.derivation else None
+    label = f"{row.env}/{row.derivation}" if row.derivation else row.env
+    if label in select.source_envs:
+        return None
+    return Skip.REPLAYED if row.derivation and row.env in select.source_envs else Skip.FOREIGN
+
+
+def _is_of(point: AnchorPoint, derive: Continue) -> bool:
+    return point.kind is derive.anchor
+
+
+def in_band(reward: float | None, select: Selection) -> bool:
+    """True if a recorded reward lies in the inclusive band; a pending one lies in none but the open (item 13)."""
+    low, high = select.min_source_reward, select.max_source_reward
+    if reward is None:
+        return low is None and high is None
+    return (low is None or reward >= low) and (high is None or reward <= high)

@@ -1,0 +1,1 @@
+"""The audit: every rollout record counts exactly once."""

@@ -1,0 +1,153 @@
+"""The audit: what became of every rollout, from the topics alone (design 9.1).
+
+Guarantees: ends are fixed before anything is read, in the order index, seeds, group-events, dead-letters,
+policy-versions, rollouts, so that no event names a record that isn't read; an open transaction makes `ok` null, never
+true. Partitions are read one by one. Leaves out: the rules (`ledger`), and sealing counts before records are deleted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.consumers.audit.ledger import Counts, PartitionLedger, Violation, repeated_seeds
+from rolloutlog.contract.events.dead_letters import rejected_place
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, read_group_event
+from rolloutlog.contract.events.validation import read_headers
+from rolloutlog.contract.policies import History
+from rolloutlog.contract.roles import Role
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.contract.wire.headers import HeaderError
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.loop.index_reader import read_index
+from rolloutlog.kafka.read.policy_history import learn
+from rolloutlog.kafka.read.reading import Ends, Tail, ends
+
+ORDER = (
+    Topic.ROLLOUT_INDEX, Topic.SEEDS, Topic.GROUP_EVENTS, Topic.DEAD_LETTERS, Topic.POLICY_VERSIONS, Topic.ROLLOUTS
+)  # fmt: skip
+Place = tuple[Topic, int]
+OnProgress = Callable[[int, int], None]
+"""Called with partitions read and their number."""
+
+
+@dataclass(slots=True)
+class Audit:
+    """The answer. `ok` is None while a transaction is open."""
+
+    counts: Counts = field(default_factory=Counts)
+    violations: list[Violation] = field(default_factory=list[Violation])
+    open_transactions: list[str] = field(default_factory=list[str])
+
+    @property
+    def ok(self) -> bool | None:
+        """True, a proven False, or None where it can't be decided yet."""
+        if self.violations or self.counts.accounted != self.counts.produced:
+            return False
+        return None if self.open_transactions else True
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `rolloutlog audit --json` prints (design 11)."""
+        return {
+            **self.counts.as_json(),
+            "ok": self.ok,
+            "violations": [asdict(violation) for violation in self.violations],
+            "open_transactions": self.open_transactions,
+        }
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the small topics say, by partition of `rollouts`."""
+
+    partitions: int
+    history: History = field(default_factory=History)
+    rejected: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
+    finals: dict[int, list[GroupFinal]] = field(default_factory=dict[int, list[GroupFinal]])
+    expired: dict[int, list[MemberExpired]] = field(default_factory=dict[int, list[MemberExpired]])
+    seeds: list[tuple[str, str, int, int]] = field(default_factory=list[tuple[str, str, int, int]])
+
+
+async def audit(settings: Settings, on_progress: OnProgress = lambda done, of: None) -> Audit:
+    """Read the topics and count. Raises BrokerUnreachable, NotFound (no topics)."""
+    connection = await connect(settings, Role.AUDIT)
+    known = await ends(connection, ORDER)
+    found = Audit(open_transactions=[f"{t}/{p}" for (t, p), end in known.items() if end.is_open])
+    said = await _small_topics(connection, known)
+    partitions = sorted(partition for topic, partition in known if topic is Topic.ROLLOUTS)
+    for done, partition in enumerate(partitions):
+        on_progress(done, len(partitions))
+        counts, violations = (await _ledger(connection, known, said, partition)).result()
+        found.counts.add(counts)
+        found.violations += violations
+    on_progress(len(partitions), len(partitions))
+    found.violations += repeated_seeds(
+        (seed, group, partition, offset)
+        for seed, group, partition, offset in said.seeds
+        if offset not in said.rejected[Topic.SEEDS, partition]
+    )
+    return found
+
+
+async def _small_topics(connection: Connection, known: Mapping[Place, Ends]) -> _Said:
+    said = _Said(sum(topic is Topic.ROLLOUTS for topic, _ in known))
+    places = {place: end for place, end in known.items() if place[0] in (ORDER[1:5])}
+    # the history says which finals are live, so it comes first
+    for event in await _events(connection, {p: e for p, e in places.items() if p[0] is Topic.POLICY_VERSIONS}):
+        learn(said.history, event)
+    for event in await _events(connection, {p: e for p, e in places.items() if p[0] is not Topic.POLICY_VERSIONS}):
+        _fold(said, event)
+    return said
+
+
+async def _events(connection: Connection, places: Mapping[Place, Ends]) -> list[Event]:
+    stops = {place: end.stable for place, end in places.items() if end.stable > end.first}
+    if not stops:
+        return []
+    async with Tail(connection, {place: places[place].first for place in stops}, known=places) as tail:
+        return [event async for batch in tail.until(stops) for event in batch]
+
+
+def _fold(said: _Said, event: Event) -> None:
+    try:
+        if event.topic is Topic.SEEDS:
+            if event.headers.type == EventType.SEED_EMITTED and event.headers.id is not None:
+                said.seeds.append((event.headers.id, event.headers.group or "", event.partition, event.offset))
+        elif event.topic is Topic.DEAD_LETTERS:
+            topic, handle = rejected_place(event) or (None, None)
+            if topic is not None and handle is not None:
+                said.rejected[topic, handle.partition].add(handle.offset)
+        else:
+            read_headers(event, said.partitions)
+            made = read_group_event(event)
+            if isinstance(made, MemberExpired):  # never void (design 3)
+                said.expired.setdefault(event.partition, []).append(made)
+            elif said.history.is_live(made.timeline, made.step):
+                said.finals.setdefault(event.partition, []).append(made)
+    except (HeaderError, ValueError):
+        # a bad event on another topic says nothing of a rollout; the shard makes a dead letter of it
+        return
+
+
+async def _ledger(connection: Connection, known: Mapping[Place, Ends], said: _Said, partition: int) -> PartitionLedger:
+    index = (await read_index(connection, {partition: known[Topic.ROLLOUT_INDEX, partition]}))[partition]
+    indexed = {row.offset async for rows in index.rows() for _, row in rows if isinstance(row, RolloutRow)}
+    folded = None if index.state is None else index.state.rollouts
+    oldest = min(indexed, default=folded or 0) if index.is_cut else 0
+    end = known[Topic.ROLLOUTS, partition]
+    ledger = PartitionLedger(
+        partition, end.first, frozenset(said.rejected[Topic.ROLLOUTS, partition]), said.finals.get(partition, []),
+        said.expired.get(partition, []), frozenset(indexed), folded, oldest,
+    )  # fmt: skip
+    if end.stable > end.first:
+        async with Tail(connection, {(Topic.ROLLOUTS, partition): end.first}, known=known) as tail:
+            async for batch in tail.until({(Topic.ROLLOUTS, partition): end.stable}):
+                for event in batch:
+                    ledger.fold(event)
+    return ledger

@@ -1,0 +1,100 @@
+"""Export of a namespace's rollouts to files.
+
+Guarantees: the folder appears complete or not at all; partitions follow one another, each in the order of its offsets,
+so the same log gives the same files; a rollout whose JSON the layout can't hold is left out whole, and told. Leaves
+out: what a rollout is there (`standing`), and the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from rolloutlog.consumers.exporting.layouts import LAYOUTS
+from rolloutlog.consumers.exporting.standing_reader import PartitionReader
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.roles import Role
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.wire.rejection import HOSTILE, fault_of
+from rolloutlog.kafka.blobs.blob_store import store_of
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.kafka.run_record import read_run
+
+TOLD = 10
+Format = Literal["jsonl", "records", "parquet"]
+
+
+@dataclass(slots=True)
+class Exported:
+    """What was written."""
+
+    format: Format
+    folder: str
+    rollouts: int = 0
+    trained: int = 0
+    files: int = 0
+    bytes: int = 0
+    unwritten: int = 0
+    why: list[str] = field(default_factory=list[str])
+    """Rollouts that this layout can't hold, and of the first ones which and why."""
+
+    def refuse(self, event: Event, error: Exception) -> None:
+        """One more that the layout can't hold."""
+        self.unwritten += 1
+        if len(self.why) < TOLD:
+            self.why.append(f"rollouts/{event.partition}/{event.offset}: {fault_of(error)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return asdict(self)
+
+
+async def export_rollouts(settings: Settings, folder: Path, layout: Format) -> Exported:
+    """Write what stands now into a new folder. Raises SettingsError where the folder is there, MissingExtra,
+    RunMismatch, OpenTransaction, BlobUnavailable, BrokerUnreachable."""
+    unfinished = await asyncio.to_thread(_unfinished, folder)
+    connection = await connect(settings, Role.REPLAY)
+    run = await read_run(connection)
+    blobs = store_of(run.fit(settings))
+    exported = Exported(layout, str(folder))
+    files = LAYOUTS[layout](unfinished)
+    try:
+        async with PayloadReader(connection) as payloads:
+            for partition in range(run.partitions):
+                reader = PartitionReader(connection, partition, run.partitions, blobs)
+                async for standing in reader.standing(payloads):
+                    try:
+                        files.add(standing)
+                    except HOSTILE as error:
+                        exported.refuse(standing.event, error)
+                        continue
+                    exported.rollouts += 1
+                    exported.trained += standing.is_trained
+    except BaseException:
+        files.close()
+        await asyncio.to_thread(shutil.rmtree, unfinished, ignore_errors=True)
+        raise
+    files.close()
+    await asyncio.to_thread(_finish, unfinished, folder, exported)
+    return exported
+
+
+def _unfinished(folder: Path) -> Path:
+    """Where files lie until all are there. Raises SettingsError."""
+    if folder.exists():
+        raise SettingsError(f"{folder} is there already", "name a folder that isn't")
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    return unfinished
+
+
+def _finish(unfinished: Path, folder: Path, exported: Exported) -> None:
+    files = [path for path in unfinished.rglob("*") if path.is_file()]
+    exported.files, exported.bytes = len(files), sum(path.stat().st_size for path in files)
+    unfinished.rename(folder)

@@ -1,0 +1,1 @@
+"""What people see of the log: events, seeds, shards and the state of a run."""

@@ -1,0 +1,127 @@
+"""How the run stands: the training run first, then the buffer, its topics and who owns what (design 11).
+
+Guarantees: read from shard rows, ends, policies and the last minutes of `group-events`: never from `rollouts` or
+`seeds`, however long they are; the same whoever asks and whoever has died. Leaves out: the accounting of single records
+(`audit`), verdicts (`rolloutlog groups`), and what no shard has folded yet, which is told as lag.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rolloutlog.buffer.index.rows import StateRow
+from rolloutlog.buffer.shard.tally import CANDIDATES, OPEN, RESOLVED, by_kind
+from rolloutlog.consumers.views.recent import read_recent
+from rolloutlog.contract.errors import NotAllowed
+from rolloutlog.contract.roles import Role
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.kafka.client.connection import Connection, connect
+from rolloutlog.kafka.client.owners import owners
+from rolloutlog.kafka.loop.index_reader import read_index
+from rolloutlog.kafka.read.ends import Ends, Place, ends, first_since
+from rolloutlog.kafka.read.policy_history import FollowedHistory, read_published
+from rolloutlog.kafka.run_record import read_run
+
+RECENT_S, RATE_S = 300, 60
+
+States = Mapping[int, StateRow]
+
+
+async def status(settings: Settings) -> dict[str, Any]:
+    """One object: `run`, `policy`, `groups`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`, `shards` and
+    `skips`; `groups` is null where no buffer has folded anything."""
+    connection = await connect(settings, Role.PEOPLE)
+    run = await read_run(connection)
+    trainer = run.trainer_settings() or settings.trainer
+    known = await ends(connection, list(Topic))
+    published, now = await read_published(connection), time.time_ns() // 1_000_000
+    since = await first_since(connection, _of(known, Topic.GROUP_EVENTS), now - RECENT_S * 1000)
+    recent = await read_recent(connection, published.history, known, since)
+    states = await _states(connection, known, run.partitions)
+    numbers = Counter[str]()
+    for state in states.values():
+        numbers.update(state.census)
+    kinds = by_kind(numbers)
+    return {
+        "run": dict(run.declared) | {"batch_groups": trainer.batch_groups, "sync_period": trainer.sync_period},
+        **_policies(published, now),
+        "groups": _groups(numbers, kinds["ended"]) if states else None,
+        "recent": {"seconds": RECENT_S, **recent.as_json()},
+        "rates": await _rates(connection, known, now),
+        "owners": await _owners(connection),
+        "seeds": dict(sorted(kinds["seeds"].items())),
+        "candidates": numbers[CANDIDATES],
+        "topics": _topics(known),
+        "shards": [_lag(known, states.get(number), number) for number in range(run.partitions)],
+        "skips": dict(sorted(kinds["skipped"].items())),
+    }
+
+
+def _policies(published: FollowedHistory, now: int) -> dict[str, Any]:
+    history = published.history
+    return {
+        "policy": history.current and list(history.current),
+        "policy_age_s": None if published.at is None else max(0, now - published.at) / 1000,
+        "policies": {"published": len(history.published), "imported": len(history.imported)},
+    }
+
+
+def _groups(numbers: Mapping[str, int], ended: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "open": numbers.get(OPEN, 0),
+        "resolved": numbers.get(RESOLVED, 0),
+        "ended": sum(ended.values()),
+        "ends": dict(sorted(ended.items())),
+    }
+
+
+async def _states(connection: Connection, known: Mapping[Place, Ends], partitions: int) -> dict[int, StateRow]:
+    """The newest shard row of each partition that has one."""
+    index = {number: known[Topic.ROLLOUT_INDEX, number] for number in range(partitions)}
+    found = (await read_index(connection, index)).values()
+    return {index.partition: index.state for index in found if index.state is not None}
+
+
+async def _rates(connection: Connection, known: Mapping[Place, Ends], now: int) -> dict[str, int]:
+    """Records of the last minute by input topic; markers of transactions count as records."""
+    places = [place for topic in INPUT_TOPICS for place in _of(known, topic)]
+    since = await first_since(connection, places, now - RATE_S * 1000)
+    return {
+        topic: sum(max(0, known[place].stable - offset) for place, offset in since.items() if place[0] is topic)
+        for topic in INPUT_TOPICS
+    }
+
+
+async def _owners(connection: Connection) -> list[dict[str, Any]] | None:
+    """Members of the run's groups; None where this user may not see them."""
+    try:
+        return [asdict(owner) for owner in await owners(connection)]
+    except NotAllowed:
+        return None
+
+
+def _of(known: Mapping[Place, Ends], topic: Topic) -> list[Place]:
+    return [place for place in known if place[0] is topic]
+
+
+def _topics(known: Mapping[Place, Ends]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for topic in Topic:
+        found = [known[place] for place in _of(known, topic)]
+        sums = {"first": sum(end.first for end in found), "end": sum(end.stable for end in found)}
+        rows.append({"topic": topic, **sums, "open_transactions": sum(end.is_open for end in found)})
+    return rows
+
+
+def _lag(known: Mapping[Place, Ends], state: StateRow | None, number: int) -> dict[str, Any]:
+    """Records that the shard of a partition hasn't folded, per input; markers count as records."""
+    read = {topic: state.next_offset(topic) if state else 0 for topic in INPUT_TOPICS}
+    behind = {
+        topic: max(0, known[topic, number].stable - max(read[topic], known[topic, number].first)) for topic in read
+    }
+    return {"partition": number, "offsets": read, "lag": behind}

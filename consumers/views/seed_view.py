@@ -1,0 +1,130 @@
+"""Candidates and seeds, as people read them (design 11).
+
+Guarantees: `candidates` and `seeds` show the same facts in the same words, so that one can be compared with the other;
+candidates come in the order in which draws rank them, without those that are gone or of which no seed can be made: the
+shard counts and tells them. Leaves out: choosing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from rolloutlog.buffer.shard.rendering import rendered
+from rolloutlog.consumers.bodies import body_of
+from rolloutlog.consumers.views.shard_view import shard_views
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.seeds import Draw, Seed
+from rolloutlog.contract.events.validation import read_rollout
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.contract.roles import Role
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.kafka.blobs.blob_store import BlobStore, store_of
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.run_record import read_run
+
+NOT_DRAWN = Draw(number=0, rollouts=0, seeds=0, group_events=0, settings="")
+
+
+async def candidate_rows(settings: Settings, derivation: str | None = None) -> AsyncGenerator[dict[str, Any]]:
+    """What could be derived now, by partition and rank; `derivation` chooses by name or kind.
+
+    Raises SettingsError for a derivation that the settings don't have.
+    """
+    wanted = {one.name for one in settings.buffer.derivations if derivation in (None, one.name, one.derive.type)}
+    if derivation is not None and not wanted:
+        known = ", ".join(one.name for one in settings.buffer.derivations)
+        raise SettingsError(f"no derivation is called {derivation!r}; there are: {known}")
+    connection = await connect(settings, Role.PEOPLE)
+    settings = (await read_run(connection)).fit(settings)
+    blobs = store_of(settings)
+    async with PayloadReader(connection) as payloads:
+        async for shard in shard_views(connection, settings):
+            live = [one for one in shard.fold.live({}) if one[1].derivation in wanted]
+            handles = {source.row.offset: source.row.handle(shard.fold.partition) for source, _ in live}
+            events = await payloads.read_those_there(handles.values())
+            for source, candidate in live:
+                event = events.get(handles[source.row.offset])
+                trajectory = event and await _trajectory(event, blobs)
+                if trajectory is None:
+                    continue
+                seed = rendered(source, candidate, trajectory, NOT_DRAWN, settings, shard.fold.partition)
+                if isinstance(seed, Seed):
+                    yield seed_row(seed)
+
+
+async def seed_rows(settings: Settings) -> AsyncGenerator[dict[str, Any]]:
+    """What was emitted, by partition and offset."""
+    connection = await connect(settings, Role.PEOPLE)
+    settings = (await read_run(connection)).fit(settings)
+    blobs = store_of(settings)
+    for partition in range(settings.topics.partitions):
+        async with aclosing(read_to_end(connection, Topic.SEEDS, partition, allow_open=True)) as batches:
+            async for events in batches:
+                for event in events:
+                    if (seed := await _seed(event, blobs)) is not None:
+                        yield seed_row(seed) | _place(seed, event)
+
+
+def _place(seed: Seed, event: Event) -> dict[str, Any]:
+    """What a seed has and a candidate hasn't."""
+    where = {"partition": event.partition, "offset": event.offset}
+    return {"id": seed.id, "group": seed.group, "group_size": seed.group_size, **where}
+
+
+def seed_row(seed: Seed) -> dict[str, Any]:
+    """The facts of a seed: what it is, where it resumes, and its lineage. `node` is one of `source`'s own nodes."""
+    source = seed.source
+    policy = _policy(source.oldest_policy) if source and source.oldest_policy else None
+    return {
+        "kind": seed.kind,
+        "anchor": seed.anchor and seed.anchor.kind,
+        "node": seed.anchor and seed.anchor.node - (source.base if source else 0),
+        "source": source and (source.trace or source.rollout),
+        "env": seed.env,
+        "depth": seed.depth,
+        "reward": source and source.reward,
+        "policy": policy and list(policy),
+        "tokens": seed.tokens,
+        "messages": seed.messages,
+    }
+
+
+def _policy(text: str) -> Policy | None:
+    """None for what is none, in a seed of somebody else's."""
+    try:
+        return Policy.parse(text)
+    except ValueError:
+        return None
+
+
+async def _trajectory(event: Event, blobs: BlobStore | None) -> Trajectory | None:
+    """The payload of a candidate; None where it can't be had, which the shard finds out when it draws it."""
+    body = await body_of(event, blobs)
+    if isinstance(body, Rejected):
+        return None
+    try:
+        return (read_rollout(event) if body is None else read_rollout(event, *body)).trajectory
+    except Rejected:
+        return None
+
+
+async def _seed(event: Event, blobs: BlobStore | None) -> Seed | None:
+    if event.headers.raw.get("ce_type") != EventType.SEED_EMITTED.encode():
+        return None
+    body = await body_of(event, blobs)
+    if isinstance(body, Rejected):
+        return None
+    value = event.value if body is None else body.value
+    try:
+        return Seed.decode(value or b"")
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""Rollout workers: seeds under leases, environments, engines, members."""

@@ -1,0 +1,40 @@
+"""The seam to what samples tokens: an inference server, a model in this process, a table in a test.
+
+Guarantees: an environment that speaks to this protocol only, works with every engine. Leaves out: loading weights,
+and which policy runs where, which the engine's owner arranges; a sample says which policy it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rolloutlog.contract.record.segments import Segment
+
+
+@dataclass(slots=True)
+class Sample:
+    """What one call sampled: ids and log-probs are parallel, segments `(timeline, version, offset)` tile them."""
+
+    token_ids: npt.NDArray[np.int32]
+    logprobs: npt.NDArray[np.float32]
+    segments: Sequence[Segment]
+    text: str
+    stop: str
+    """Why it ended, such as stop or length."""
+
+
+class Engine(Protocol):
+    """Samples tokens. Several calls run at once."""
+
+    async def render(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        """Token ids of a conversation up to where the model speaks next."""
+        ...
+
+    async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int | None = None) -> Sample:
+        """Go on from these token ids, never from re-rendered text."""
+        ...

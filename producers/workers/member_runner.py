@@ -1,0 +1,194 @@
+"""Makes one member: runs the environment, and publishes how it ended.
+
+Guarantees: each call ends in one word, after the event that says so is on the log: completed, failed, aborted,
+refused, or dropped, where nobody wants the member any more and nothing is written. That holds whatever the environment
+raises (what leaves a program, such as SystemExit, included) or returns. One that doesn't end when it is cancelled is
+left behind after a while. Leaves out: how many run at once (`worker`), and what an environment does to the process in
+other ways: a call that blocks the event loop blocks the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rolloutlog.contract.errors import (
+    BlobUnavailable,
+    BrokerUnreachable,
+    ClientFailed,
+    InvalidRecord,
+    RecordTooLarge,
+    RolloutlogError,
+)
+from rolloutlog.contract.events.seeds import Ask, Seed
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.refusal import text_of, type_name
+from rolloutlog.producers.endings import with_facts
+from rolloutlog.producers.policy_follower import PolicyFollower
+from rolloutlog.producers.producer import RolloutProducer
+from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.environment import Dispatch, Environment, Paused, Refused
+from rolloutlog.producers.workers.seed_leases import SeedLease
+from rolloutlog.producers.workers.seed_sources import Origins, Prefixes
+
+logger = logging.getLogger(__name__)
+CANCEL_S = 10.0
+"""How long a cancelled environment may take to hand over its prefix."""
+REFUSED = "refused"
+NOT_ITS_FAULT = (BlobUnavailable, BrokerUnreachable, ClientFailed)
+"""Of ours, where the member's task or prefix is read: another worker shall make it."""
+LINE = 400
+"""Letters of an error on one line; the record has more of them."""
+
+
+class Maker:
+    """Environment, engine, and where their results go."""
+
+    def __init__(
+        self, producer: RolloutProducer, policies: PolicyFollower, prefixes: Prefixes, origins: Origins,
+        environment: Environment, engine: Engine | None,
+    ) -> None:  # fmt: skip
+        self._producer, self._policies, self._prefixes, self._origins = producer, policies, prefixes, origins
+        self._environment, self._engine = environment, engine
+        self._paused = asyncio.Event()
+
+    def pause(self) -> None:
+        """Cancel what runs: it is published as aborted, with its prefix where the environment gives one."""
+        self._paused.set()
+        if (blobs := self._producer.run.blobs) is not None:
+            blobs.stop()
+
+    async def make(self, take: SeedLease, ask: Ask, stop: asyncio.Event) -> str:
+        """One member, and how it ended. A member whose turn comes after `stop` isn't started but given back."""
+        slot = take.seed.slot(ask, take.offset, run=self._producer.run.id)
+        if take.cancelled.is_set():
+            return "dropped"
+        if stop.is_set():
+            await self._producer.abort(slot)
+            return "aborted"
+        work = asyncio.create_task(self._attempt(take, ask, slot), name=slot.event_id)
+        try:
+            await self._until_done(work, take)
+            if take.cancelled.is_set():
+                return "dropped"
+            return await self._publish(take, slot, work.result() if work.done() else Made())
+        except RolloutlogError:
+            raise  # of ours, such as a broker that is away
+        except Exception as error:  # noqa: BLE001  (of what was made, when it was looked at)
+            return await self._fail(slot, error)
+        finally:
+            work.cancel()
+
+    async def _attempt(self, take: SeedLease, ask: Ask, slot: Slot) -> Made:
+        """Run the environment. It may raise anything, and none of it may reach the event loop, which leaves the
+        program for SystemExit and KeyboardInterrupt."""
+        try:
+            return Made(trajectory=await self._rollout(take, ask, slot))
+        except asyncio.CancelledError as error:
+            return Made() if self._wanted_no_more(take) else Made(error=error)
+        except BaseException as error:  # noqa: BLE001
+            return Made(error=error)
+
+    async def _rollout(self, take: SeedLease, ask: Ask, slot: Slot) -> Trajectory:
+        seed = await self._origins.told(take.seed, take.partition)
+        prefix = await self._prefixes.of(seed)
+        # a copy, since an environment may change what it is given, which its siblings are given as well
+        told = deepcopy(Dispatch(seed, ask, slot, self._policies.current))
+        made = await self._environment.rollout(replace(told, prefix=prefix), self._engine)
+        return _with_origin(made, seed)
+
+    def _wanted_no_more(self, take: SeedLease) -> bool:
+        return take.cancelled.is_set() or self._paused.is_set()
+
+    async def _until_done(self, work: asyncio.Task[Made], take: SeedLease) -> None:
+        """Wait for the work, or cancel it when the seed is cancelled or the worker pauses."""
+        ends: set[asyncio.Task[Any]] = {asyncio.create_task(event.wait()) for event in (take.cancelled, self._paused)}
+        try:
+            await asyncio.wait({work, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                work.cancel()
+                await asyncio.wait({work}, timeout=CANCEL_S)
+            if not work.done():
+                logger.warning("rollout %s doesn't end %.0f s after it was cancelled", work.get_name(), CANCEL_S)
+        finally:
+            for end in ends:
+                end.cancel()
+
+    async def _publish(self, take: SeedLease, slot: Slot, made: Made) -> str:
+        if made.trajectory is not None:
+            return await self._complete(slot, made.trajectory)
+        error = made.error
+        if error is None:
+            return await self._abort(slot, None)
+        if issubclass(type(error), NOT_ITS_FAULT):
+            logger.warning("rollout %s is given back: %s", slot.event_id, _line(error))
+            return await self._abort(slot, None)
+        if issubclass(type(error), Paused):
+            return await self._abort(slot, getattr(error, "prefix", None))
+        if issubclass(type(error), Refused):  # isinstance would ask the error itself
+            return await self._refuse(take, error)
+        return await self._fail(slot, error)
+
+    async def _complete(self, slot: Slot, trajectory: Trajectory) -> str:
+        try:
+            await self._producer.publish(Rollout(slot, trajectory))
+        except (InvalidRecord, RecordTooLarge) as error:
+            return await self._fail(slot, error)
+        except BlobUnavailable as error:
+            logger.warning("rollout %s is given back: %s", slot.event_id, error)
+            return await self._abort(slot, None)
+        return "completed"
+
+    async def _fail(self, slot: Slot, error: BaseException) -> str:
+        logger.warning("rollout %s failed: %s", slot.event_id, _line(error))
+        await self._producer.fail(slot, error)
+        return "failed"
+
+    async def _abort(self, slot: Slot, prefix: Trajectory | None) -> str:
+        try:
+            await self._producer.abort(slot, prefix)
+        except (InvalidRecord, RecordTooLarge, BlobUnavailable) as error:
+            logger.warning("the prefix of %s can't be published: %s", slot.event_id, _line(error))
+            await self._producer.abort(slot)
+        return "aborted"
+
+    async def _refuse(self, take: SeedLease, error: BaseException) -> str:
+        """Cancel all that the seed asks for: no member can be made where one can't."""
+        take.cancelled.set()
+        seed = take.seed
+        logger.info("seed %s is refused: %s", seed.id, _line(error))
+        members = [ask.member for ask in seed.wanted]
+        await self._producer.cancel(seed.group, members, REFUSED, group_size=seed.group_size, kind=seed.run_kind)
+        return REFUSED
+
+
+@dataclass(slots=True, frozen=True)
+class Made:
+    """What an attempt came to: a trajectory, an error, or neither where we cancelled it."""
+
+    trajectory: Trajectory | None = None
+    error: BaseException | None = None
+
+
+def _line(error: BaseException) -> str:
+    """An error in one line of text that no terminal takes for more than text."""
+    said = f"{type_name(error)}: {text_of(error)}"[:LINE]
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in said)
+
+
+def _with_origin(made: Trajectory, seed: Seed) -> Trajectory:
+    """A record says its task, which what is derived from it carries on, and what it was resumed from (design 4).
+
+    Raises InvalidRecord where that isn't a trajectory.
+    """
+    if not isinstance(made, Trajectory):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidRecord(RejectReason.SHAPE, f"the environment returned {type_name(made)}, not a Trajectory")
+    facts = {"task": seed.task, "resumed_from": seed.prefix}
+    missing = {name: fact for name, fact in facts.items() if fact is not None and name not in made.record}
+    return with_facts(made, missing) if missing else made

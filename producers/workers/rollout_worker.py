@@ -1,0 +1,173 @@
+"""The rollout worker: takes seeds, makes their members in an environment, and publishes how each ended.
+
+Guarantees: at most `concurrency` members run at once; every member that was started ends on the log as completed,
+failed, aborted or cancelled, whatever its environment does, unless its seed was cancelled meanwhile; a stop drains:
+no more seeds are taken, running members get `grace_s` seconds, then they are cancelled and their prefixes published,
+and members that weren't started are given back as aborted. Leaves out: engine and environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+from collections import Counter
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+
+from asyncio_pool import AioPool
+
+from rolloutlog.contract.errors import BlobUnavailable
+from rolloutlog.contract.events.seeds import Ask
+from rolloutlog.contract.roles import Role
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.blobs.blob_store import FOR_EVER
+from rolloutlog.kafka.client.spoken_wait import SpokenWait
+from rolloutlog.kafka.loop.work_queue import SESSION_MS
+from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.producers.policy_follower import PolicyFollower
+from rolloutlog.producers.producer import RolloutProducer
+from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.environment import Environment
+from rolloutlog.producers.workers.member_runner import Maker
+from rolloutlog.producers.workers.seed_leases import SeedLease, Takes
+from rolloutlog.producers.workers.seed_sources import Origins, Prefixes
+
+logger = logging.getLogger(__name__)
+GRACE_S = 30.0
+TICK_S = 0.05
+IDLE_S = 5.0
+"""A worker that had nothing to do for so long says that it waits."""
+
+Endings = Counter[str]
+"""How many members ended how: completed, failed, aborted, refused, dropped (their seed was cancelled)."""
+
+
+async def run_worker(
+    settings: Settings, environment: Environment, engine: Engine | None = None, *, concurrency: int = 8,
+    name: str | None = None, grace_s: float = GRACE_S, stop: asyncio.Event | None = None,
+    session_timeout_ms: int = SESSION_MS,
+) -> Endings:  # fmt: skip
+    """Work until `stop` is set (without one: until SIGTERM comes), then drain; returns how members ended.
+
+    `name` is made unique, since a worker that comes back under the same name is another holder of leases. Raises what
+    the run refuses at its start (BrokerUnreachable, RunMismatch), and what stopped it.
+    """
+    name = f"{name or socket.gethostname()}-{secrets.token_hex(4)}"
+    ending = stop or asyncio.Event()
+    async with AsyncExitStack() as stack:
+        producer = RolloutProducer(settings, source=f"/workers/{name}", blob_patience_s=FOR_EVER, role=Role.WORKERS)
+        await stack.enter_async_context(producer)
+        connection = producer.run.connection
+        policies = await stack.enter_async_context(PolicyFollower(connection=connection))
+        payloads = await stack.enter_async_context(PayloadReader(connection))
+        takes = await stack.enter_async_context(Takes(producer, name, session_timeout_ms=session_timeout_ms))
+        if stop is None:
+            stack.enter_context(stopped_by(signal.SIGTERM, ending))
+        seeds = await stack.enter_async_context(PayloadReader(connection, Topic.SEEDS))
+        prefixes, origins = Prefixes(producer.run, payloads), Origins(producer.run, seeds)
+        maker = Maker(producer, policies, prefixes, origins, environment, engine)
+        return await Worker(takes, maker, concurrency, grace_s, ending).run()
+
+
+class Worker:
+    """Keeps up to `concurrency` members running."""
+
+    def __init__(self, takes: Takes, maker: Maker, concurrency: int, grace_s: float, stop: asyncio.Event) -> None:
+        self._takes, self._maker = takes, maker
+        self._pool = AioPool(concurrency)
+        self._grace_s = grace_s
+        self._stop = stop
+        self._freed = asyncio.Event()
+        self._left = Counter[SeedLease]()
+        self._endings: Endings = Counter()
+        self._failure: BaseException | None = None
+        self._waiting = SpokenWait(logger.warning, after_s=IDLE_S)
+
+    async def run(self) -> Endings:
+        """Take and make until stopped, then drain. Raises what stopped it, other than `stop`."""
+        ending = asyncio.create_task(self._end())
+        try:
+            while not self._stop.is_set():
+                if (take := await self._takes.next()) is not None:
+                    self._start(take)
+                self._tell_of_waiting(take)
+                await self._room()
+        except BlobUnavailable:
+            if not self._stop.is_set():  # else it was waited for, with a seed that others may take
+                raise
+        except asyncio.CancelledError:
+            self._grace_s = 0.0
+            raise
+        finally:
+            self._stop.set()
+            await self._takes.stop_taking()
+            await self._pool.join()
+            await ending
+        if self._failure is not None:
+            raise self._failure
+        return self._endings
+
+    def _tell_of_waiting(self, take: SeedLease | None) -> None:
+        """A worker that has nothing to do says so."""
+        if take is not None or not self._pool.is_empty:
+            self._waiting.over("a seed came")
+        else:
+            self._waiting.goes_on(self._takes.lack)
+
+    def _start(self, take: SeedLease) -> None:
+        """Start the members of a seed as slots get free; they wait in the pool, so that ending this waits for none."""
+        wanted = take.seed.wanted
+        self._left[take] = len(wanted)
+        for ask in wanted:
+            self._pool.spawn_n(self._member(take, ask)).add_done_callback(self._settled)
+
+    async def _member(self, take: SeedLease, ask: Ask) -> None:
+        try:
+            self._endings[await self._maker.make(take, ask, self._stop)] += 1
+        finally:
+            self._left[take] -= 1
+            if not self._left[take]:
+                del self._left[take]
+                self._takes.release(take)
+
+    def _settled(self, future: asyncio.Future[None]) -> None:
+        """asyncio-pool leaves exceptions in futures that nobody awaits: the first one stops the worker."""
+        self._freed.set()
+        if not future.cancelled() and (error := future.exception()) is not None:
+            self._failure = self._failure or error
+            self._stop.set()
+
+    async def _room(self) -> None:
+        """Wait until a member may start, or the worker stops: a seed isn't taken to lie about."""
+        while self._pool.is_full and not self._stop.is_set():
+            self._freed.clear()
+            await self._freed.wait()
+
+    async def _end(self) -> None:
+        """Once the worker stops: give running members their time, then cancel them."""
+        await self._stop.wait()
+        self._freed.set()
+        waited = 0.0
+        while not self._pool.is_empty and waited < self._grace_s:
+            await asyncio.sleep(TICK_S)
+            waited += TICK_S
+        self._maker.pause()
+
+
+@contextmanager
+def stopped_by(number: signal.Signals, stop: asyncio.Event) -> Generator[None]:
+    """Set `stop` when the signal comes; where this isn't the main thread, signals are somebody else's."""
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(number, stop.set)
+    except (ValueError, RuntimeError, NotImplementedError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(number)

@@ -1,0 +1,201 @@
+"""Taking seeds: a worker says that a seed is its own, and for how long, before it starts the members (design 2,
+Leases).
+
+Guarantees: `seed.taken` is on the log, and the seed's offset committed, before `next` returns the take; if that
+commit fails the seed is forgotten, and the lease on the log lets the buffer ask again; so a rebalance repeats
+nothing, however long a rollout lasts. Every take is renewed each third of the lease until it is released, and its
+`cancelled` is set when the seed is cancelled. A seed that can't be read is passed over; where its group can be read,
+the members are cancelled. Leaves out: making the members (`worker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Self
+
+from rolloutlog.contract.errors import BrokerUnreachable
+from rolloutlog.contract.events.event import Event, Outgoing, taken_event
+from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.events.validation import read_headers
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import EventType, RunKind, SeedKind
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.kafka.loop.index_reader import backlogs
+from rolloutlog.kafka.loop.work_queue import SESSION_MS, WorkQueue
+from rolloutlog.kafka.write.writing import now_ms
+from rolloutlog.producers.background import Background
+from rolloutlog.producers.checked_record import record_of
+from rolloutlog.producers.endings import aborted
+from rolloutlog.producers.producer import RolloutProducer
+from rolloutlog.producers.workers.cancellations import Cancellations
+from rolloutlog.producers.workers.seed_sources import seed_of
+
+logger = logging.getLogger(__name__)
+ROLE = "workers"
+MEMBER_KINDS = (SeedKind.RESUME, SeedKind.REROLL)
+RENEWALS_A_LEASE = 3
+
+
+@dataclass(slots=True, eq=False)
+class SeedLease:
+    """A seed that this worker holds. `cancelled` is set when nobody wants it any more."""
+
+    seed: Seed
+    partition: int
+    offset: int
+    renewal: int = 0
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Takes:
+    """Seeds for one worker: `async with Takes(producer, "worker-1") as takes: take = await takes.next()`."""
+
+    def __init__(
+        self, producer: RolloutProducer, worker: str, *, lease_s: float | None = None,
+        session_timeout_ms: int = SESSION_MS,
+    ) -> None:  # fmt: skip
+        """`lease_s` is the run's own unless given."""
+        self._producer = producer
+        self._worker = worker
+        self._lease_s = lease_s or producer.run.lease_s
+        connection = producer.run.connection
+        self._queue = WorkQueue(
+            connection, Topic.SEEDS, ROLE, session_timeout_ms=session_timeout_ms, backlogs=partial(backlogs, connection)
+        )
+        self._cancellations = Cancellations(connection, producer.run.partitions)
+        self._renewing = Background("renewal of leases")
+        self._held = set[SeedLease]()
+
+    async def __aenter__(self) -> Self:
+        await self._cancellations.open()
+        try:
+            await self._queue.__aenter__()
+        except BaseException:
+            await self._cancellations.close()
+            raise
+        self._renewing.start(self._renew)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop_taking()
+        await self._renewing.stop()
+        await self._cancellations.close()
+
+    async def stop_taking(self) -> None:
+        """Leave the group, so that others take what is left; takes that are held are renewed as before."""
+        await self._queue.close()
+
+    @property
+    def lack(self) -> str:
+        """Why `next` has nothing to give."""
+        if owned := self._queue.owned:
+            return f"no seed to take on {len(owned)} of {self._producer.run.partitions} partitions"
+        return (
+            f"no partition of the seeds is this worker's: other workers have all {self._producer.run.partitions}, "
+            "or the group is sharing them out"
+        )
+
+    async def next(self) -> SeedLease | None:
+        """The next take, or None when there was none within half a second. Don't cancel it.
+
+        Raises BrokerUnreachable, and what ended the renewals.
+        """
+        self._renewing.check()
+        self._cancellations.check()
+        offered = await self._queue.next()
+        if offered is None:
+            return None
+        seed = await self._seed_of(offered.event)
+        take = None if seed is None else SeedLease(seed, offered.event.partition, offered.event.offset)
+        if take is not None:
+            await self._say(take)
+        if not await self._queue.commit(offered):
+            logger.info("seeds/%s went to another worker", offered.event.handle)
+            return None
+        if take is not None:
+            self._held.add(take)
+            self._cancellations.watch(take)
+        return take
+
+    def release(self, take: SeedLease) -> None:
+        """The members have ended: renew no more."""
+        self._held.discard(take)
+        self._cancellations.forget(take)
+
+    async def _say(self, take: SeedLease) -> None:
+        """`seed.taken`, acknowledged."""
+        await self._producer.arrived(await self._producer.write(self._taken(take.seed, take.renewal)))
+
+    def _taken(self, seed: Seed, renewal: int) -> Outgoing:
+        return taken_event(
+            group=seed.group, group_size=seed.group_size, seed=seed.id, worker=self._worker, renewal=renewal,
+            lease_ms=int(self._lease_s * 1000), source=self._producer.source, now=now_ms(),
+        )  # fmt: skip
+
+    async def _renew(self, stopping: asyncio.Event) -> None:
+        """A broker that is away for a while costs a lease at most, so it ends nothing here."""
+        clock = asyncio.get_running_loop().time
+        renewed = clock()
+        while not stopping.is_set():
+            try:
+                await asyncio.wait_for(stopping.wait(), self._lease_s / RENEWALS_A_LEASE)
+            except TimeoutError:
+                held = list(self._held)
+                self._tell_of_late(held, clock() - renewed)
+                renewed = clock()
+                for take in held:
+                    take.renewal += 1
+                answers = await asyncio.gather(*(self._say(take) for take in held), return_exceptions=True)
+                for take, error in zip(held, answers, strict=True):
+                    if isinstance(error, BrokerUnreachable):
+                        logger.warning("the lease of seed %s couldn't be renewed: %s", take.seed.id, error)
+                    elif isinstance(error, BaseException):
+                        raise error from None
+
+    def _tell_of_late(self, held: Sequence[SeedLease], waited_s: float) -> None:
+        """A call that blocks the event loop keeps renewals from the log as well."""
+        if held and waited_s > self._lease_s:
+            logger.warning(
+                "this worker stood still for %.0f s, longer than a lease (%.0f s): the %d seeds that it holds may be "
+                "asked of others as well; an environment mustn't block the event loop",
+                waited_s, self._lease_s, len(held),
+            )  # fmt: skip
+
+    async def _seed_of(self, event: Event) -> Seed | None:
+        """The seed to take; None for a cancellation, and for what can't be read."""
+        try:
+            if read_headers(event, self._producer.run.partitions) is not EventType.SEED_EMITTED:
+                return None
+        except Rejected as error:
+            logger.warning("seeds/%s can't be taken: %s", event.handle, error)
+            return None
+        try:
+            seed = await seed_of(event, self._producer.run)
+            self._check(seed, event.offset)
+        except ValueError as error:
+            logger.warning("seeds/%s can't be taken: %s", event.handle, error)
+            await self._end_group_of(event)
+            return None
+        return seed
+
+    def _check(self, seed: Seed, offset: int) -> None:
+        """Raises ValueError where its take, or a record of its members, couldn't be written: it would end every worker
+        that takes it."""
+        self._taken(seed, 0)
+        slot = seed.slot(seed.wanted[0], offset, run=self._producer.run.id)
+        record_of(aborted(slot), source=self._producer.source, now=now_ms())
+
+    async def _end_group_of(self, event: Event) -> None:
+        """Nobody can make the members of a bad origin seed: say so where its headers name the group."""
+        headers = event.headers
+        try:
+            group, size = headers.group, headers.group_size
+            if headers.seed_kind not in MEMBER_KINDS and group and size:
+                kind = headers.kind or RunKind.TRAIN
+                await self._producer.cancel(group, range(size), "seed unreadable", group_size=size, kind=kind)
+        except ValueError as error:
+            logger.warning("the group of seeds/%s can't be cancelled: %s", event.handle, error)

@@ -1,0 +1,1 @@
+"""Brokers as processes: their folders, ports, settings, start and diagnosis."""

@@ -1,0 +1,140 @@
+"""What the trainer says on `group-events`: expired members, and what finally became of each group (design 8).
+
+Guarantees: a final event names every member that it speaks of by attempt, handle and verdict, the digest of the masks
+and `as_of`, the rollouts offset of its partition at the draw, so that a replay can be compared with it. Leaves out:
+deciding.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from rolloutlog.contract.events.event import Event, Outgoing, outgoing
+from rolloutlog.contract.events.validation import read_json
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.ids import digest_of, final_id, id_of
+from rolloutlog.contract.numbers import COUNTED, Counted
+from rolloutlog.contract.policies import PolicyNumber
+from rolloutlog.contract.record.slot import MAX_GROUP
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import DropReason, EventType, RejectReason, Verdict
+from rolloutlog.contract.wire.rejection import Rejected, problem_of
+
+
+def _is_handle(text: str) -> str:
+    Handle.parse(text)
+    return text
+
+
+HandleText = Annotated[str, AfterValidator(_is_handle)]
+Size = Annotated[int, Field(ge=1, le=MAX_GROUP, strict=True)]
+Member = Annotated[int, Field(ge=0, lt=MAX_GROUP, strict=True)]
+Steps = Annotated[int, Field(gt=-COUNTED, lt=COUNTED, strict=True)]
+"""A difference of steps."""
+
+
+class MemberOutcome(BaseModel):
+    """One member in a final event: `handle` of the record that stood, and its `reward` at the draw."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    member: Member
+    attempt: Counted
+    status: str
+    handle: HandleText | None = None
+    reward: float | None = None
+    verdict: Verdict | None = None
+    seq_staleness: Steps | None = None
+    response_tokens: Counted = 0
+    trainable_tokens: Counted = 0
+
+
+class GroupFinal(BaseModel):
+    """`group.trained` (reason None) or `group.dropped`; `settings` is the digest of the trainer's that judged it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group: str
+    group_size: Size
+    timeline: PolicyNumber
+    step: Counted
+    pass_number: Counted = 1
+    reason: DropReason | None = None
+    as_of: Counted
+    masks: str | None = None
+    settings: str | None = None
+    members: list[MemberOutcome] = Field(default_factory=list[MemberOutcome])
+
+    @property
+    def event_id(self) -> str:
+        """Event id: one final per timeline, step, group and pass."""
+        return final_id(self.timeline, self.step, self.group, self.pass_number)
+
+
+class MemberExpired(BaseModel):
+    """`member.expired`: not final; the shard asks for that member again. `tries` counts this one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    group: str
+    group_size: Size
+    member: Member
+    attempt: Counted
+    timeline: PolicyNumber
+    step: Counted
+    verdict: Verdict
+    seq_staleness: Steps | None = None
+    tries: Counted = 1
+    handle: HandleText | None = None
+
+    @property
+    def event_id(self) -> str:
+        """Event id: an attempt expires once, whoever says so."""
+        return id_of("expired", self.group, self.member, self.attempt)
+
+
+GroupEvent = GroupFinal | MemberExpired
+
+
+def final_event(final: GroupFinal, *, source: str, now: int, partition: int | None = None) -> Outgoing:
+    """`group.trained` or `group.dropped`."""
+    kind = EventType.GROUP_TRAINED if final.reason is None else EventType.GROUP_DROPPED
+    body = orjson.dumps(final.model_dump(mode="json", exclude_none=True))
+    known = {
+        "group": final.group, "group_size": final.group_size, "timeline": final.timeline, "step": final.step,
+        "pass_number": final.pass_number, "reason": final.reason, "digest": digest_of(body),
+    }  # fmt: skip
+    return outgoing(
+        kind, Topic.GROUP_EVENTS, key=final.group, event_id=final.event_id, source=source, value=body, now=now,
+        subject=final.group, partition=partition, headers=known,
+    )  # fmt: skip
+
+
+def expired_event(expired: MemberExpired, *, source: str, now: int, partition: int | None = None) -> Outgoing:
+    """`member.expired`."""
+    body = orjson.dumps(expired.model_dump(mode="json", exclude_none=True))
+    known = {
+        "group": expired.group, "group_size": expired.group_size, "member": expired.member, "attempt": expired.attempt,
+        "timeline": expired.timeline, "step": expired.step, "digest": digest_of(body),
+    }  # fmt: skip
+    return outgoing(
+        EventType.MEMBER_EXPIRED, Topic.GROUP_EVENTS, key=expired.group, event_id=expired.event_id, source=source,
+        value=body, now=now, subject=expired.group, partition=partition, headers=known,
+    )  # fmt: skip
+
+
+def read_group_event(event: Event) -> GroupEvent:
+    """The value of an event on `group-events` whose headers were read. Raises Rejected."""
+    model = MemberExpired if event.headers.type == EventType.MEMBER_EXPIRED else GroupFinal
+    try:
+        said = model.model_validate(read_json(event))
+    except ValidationError as error:
+        raise Rejected(RejectReason.SHAPE, f"{event.headers.type}: {problem_of(error)}") from error
+    if said.group != (group := event.headers.group):
+        raise Rejected(RejectReason.INCONSISTENT, f"the value is of group {said.group}, its key of {group}")
+    if isinstance(said, MemberExpired) and (said.attempt < 1 or not 0 <= said.member < said.group_size):
+        raise Rejected(RejectReason.SHAPE, f"member {said.member} of {said.group_size}, attempt {said.attempt}")
+    return said

@@ -1,0 +1,100 @@
+"""What is said on `run`: the declaration of the run, its settings under their digest, and cursors (design 2).
+
+Guarantees: one key per fact, newest wins, so the compacted topic is what the run is; what is read is of its key's kind,
+settings are those of their digest, and a declaration agrees with the settings that it names. Leaves out: reading the
+topic in order (`rolloutlog.kafka.run_record`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from rolloutlog.contract.events.event import Event, Outgoing, outgoing
+from rolloutlog.contract.events.validation import read_attributes, read_json
+from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.settings import Settings, TrainerSettings, settings_digest
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.trainer_settings import trainer_digest
+from rolloutlog.contract.vocabulary import EventType, RejectReason
+from rolloutlog.contract.wire.rejection import HOSTILE, Rejected, fault_of
+
+DECLARATION = "run"
+SETTINGS, CURSOR = "settings/", "cursor/"
+TRAINER = "trainer"
+"""What tells the text of a trainer's settings from that of the run's."""
+
+
+def _fact(kind: EventType, name: str, body: dict[str, Any], source: str, now: int) -> Outgoing:
+    text = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
+    return outgoing(
+        kind, Topic.RUN, key=name, event_id=id_of(name, text.decode()), source=source, value=text, now=now, subject=name
+    )
+
+
+def run_declared(settings: Settings, *, source: str, now: int) -> Outgoing:
+    """`run.declared`: P, the limit of a record, and the digest of the settings that must agree."""
+    body = {
+        "run": settings.run_id,
+        "partitions": settings.topics.partitions,
+        "max_message_bytes": settings.topics.max_message_bytes,
+        "settings": settings.digest,
+        "blobs": settings.blobs,
+    }
+    return _fact(EventType.RUN_DECLARED, DECLARATION, body, source, now)
+
+
+def settings_recorded(settings: Settings, *, source: str, now: int) -> Outgoing:
+    """`settings.recorded`: the text of the settings that must agree, under their digest."""
+    return _fact(EventType.SETTINGS_RECORDED, f"{SETTINGS}{settings.digest}", settings.agreed(), source, now)
+
+
+def trainer_recorded(trainer: TrainerSettings, *, source: str, now: int) -> Outgoing:
+    """`settings.recorded`: the text of a trainer's settings, under theirs; the newest are those that hold."""
+    body = {TRAINER: trainer.recorded()}
+    return _fact(EventType.SETTINGS_RECORDED, f"{SETTINGS}{trainer.digest}", body, source, now)
+
+
+def cursor_moved(name: str, position: dict[str, Any], *, source: str, now: int) -> Outgoing:
+    """`cursor.moved`: how far a feeder or importer is; goes into the transaction of what it wrote."""
+    return _fact(EventType.CURSOR_MOVED, f"{CURSOR}{name}", position, source, now)
+
+
+def read_fact(event: Event) -> tuple[str, dict[str, Any]]:
+    """Name and body of a fact. Raises Rejected."""
+    kind, name = read_attributes(event), (event.key or b"").decode(errors="replace")
+    body = read_json(event)
+    if not _fits(kind, name):
+        raise Rejected(RejectReason.KEY, f"a {kind} under the key {name[:80]!r}")
+    if kind is EventType.SETTINGS_RECORDED and name != f"{SETTINGS}{_digest_of(body)}":
+        raise Rejected(RejectReason.DIGEST, f"the settings aren't those of {name[:80]!r}")
+    return name, body
+
+
+def check_declaration(body: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Look whether a declaration says what the settings of its digest say. Raises Rejected."""
+    for name, kind in {"run": str, "settings": str, "partitions": int, "max_message_bytes": int}.items():
+        if type(body.get(name)) is not kind:
+            raise Rejected(RejectReason.SHAPE, f"`{name}` of a declaration is missing or of another type")
+    if settings.get("run") != body["run"] or settings.get("topics") != {"partitions": body["partitions"]}:
+        raise Rejected(RejectReason.INCONSISTENT, f"it isn't of the settings {body['settings'][:80]!r}")
+
+
+def _fits(kind: EventType, name: str) -> bool:
+    return all(
+        (kind is own) == fits
+        for own, fits in (
+            (EventType.RUN_DECLARED, name == DECLARATION),
+            (EventType.SETTINGS_RECORDED, name.startswith(SETTINGS)),
+            (EventType.CURSOR_MOVED, name.startswith(CURSOR)),
+        )
+    )
+
+
+def _digest_of(body: dict[str, Any]) -> str:
+    try:
+        return trainer_digest(body[TRAINER]) if TRAINER in body else settings_digest(body)
+    except HOSTILE as error:
+        raise Rejected(RejectReason.SHAPE, f"no settings: {fault_of(error)}") from error

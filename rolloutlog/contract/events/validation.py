@@ -1,0 +1,127 @@
+"""The one validator of what comes from foreign bytes, used by producers, buffer, trainer and audit alike (design 4).
+
+Guarantees: `read_rollout` either returns a sound rollout or raises `Rejected` with one reason; it never crashes on
+any bytes, and two readers never disagree, since it is pure. The cost is a plain loop over nodes and whole columns.
+Leaves out: what needs more than the record itself: origin seeds and repeated attempts
+(`rolloutlog.buffer.group.membership`), and policies that were never published, which is the trainer's test alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from rolloutlog.contract.events.event import SCHEMA, Event
+from rolloutlog.contract.ids import attempt_id, digest_of
+from rolloutlog.contract.partitions import partition_of
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.provenance import STATUS_OF, derived, disagreement
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot, check_slot
+from rolloutlog.contract.record.soundness import check_trajectory
+from rolloutlog.contract.topics import TOPICS
+from rolloutlog.contract.vocabulary import EventType, RejectReason
+from rolloutlog.contract.wire.claims import CLAIM
+from rolloutlog.contract.wire.headers import SPEC_VERSION, Headers, check_names
+from rolloutlog.contract.wire.json_text import parse
+from rolloutlog.contract.wire.rejection import Rejected
+
+_TYPES = {topic: {str(known): known for known in spec.types} for topic, spec in TOPICS.items()}
+
+
+def read_attributes(event: Event) -> EventType:
+    """What every event of every topic says of itself: names, id, source, type, schema version. Raises Rejected."""
+    headers = event.headers
+    check_names(headers)
+    if headers.spec_version not in (None, SPEC_VERSION):
+        raise Rejected(RejectReason.HEADER_MALFORMED, f"CloudEvents {headers.spec_version}, not {SPEC_VERSION}")
+    for field in (Headers.id, Headers.source, Headers.content_type):
+        headers.require(field)
+    schema = headers.require(Headers.schema_version)
+    event_type = _event_type(event, headers.require(Headers.type))
+    if schema > SCHEMA[event_type]:
+        raise Rejected(
+            RejectReason.SCHEMA_NEWER, f"{event_type} of schema {schema}; this reader knows {SCHEMA[event_type]}"
+        )
+    return event_type
+
+
+def read_headers(event: Event, partitions: int | None = None) -> EventType:
+    """Check headers, key and partition of an event on one of the three input topics. Raises Rejected.
+
+    `partitions` None leaves the partition unchecked (a producer before it knows P).
+    """
+    event_type, headers = read_attributes(event), event.headers
+    group = headers.require(Headers.group)
+    _check_slot(event_type, headers)
+    if event.key != group.encode():
+        raise Rejected(RejectReason.KEY, f"key {(event.key or b'')[:80]!r} isn't the group {group[:80]!r}")
+    if event_type in STATUS_OF and headers.id != (own := attempt_id(group, headers.member or 0, headers.attempt or 1)):
+        raise Rejected(RejectReason.HEADER_MALFORMED, f"id {headers.id} of a record that must have {own}")
+    if partitions is not None and partition_of(group, partitions) != event.partition:
+        raise Rejected(
+            RejectReason.PARTITION, f"group {group} belongs to partition {partition_of(group, partitions)} (murmur2)"
+        )
+    return event_type
+
+
+def _event_type(event: Event, text: str) -> EventType:
+    known = _TYPES[event.topic].get(text)
+    if known is None:
+        raise Rejected(RejectReason.TYPE_UNKNOWN, f"type {text[:80]!r} isn't one of {event.topic}")
+    return known
+
+
+def _check_slot(event_type: EventType, headers: Headers) -> None:
+    if event_type in STATUS_OF or event_type is EventType.ROLLOUT_ANNOTATED:
+        check_slot(Slot.of(headers))
+    if event_type is EventType.SEED_TAKEN:
+        for field in (Headers.seed, Headers.worker):
+            headers.require(field)
+        headers.require(Headers.lease)
+    if event_type is EventType.GROUP_CANCELLED:
+        headers.require(Headers.group_size)
+
+
+def is_claim(event: Event) -> bool:
+    """True if the value is a claim on a body elsewhere."""
+    return event.headers.raw.get("content-type") == CLAIM.encode()
+
+
+def read_rollout(event: Event, body: bytes | None = None, body_type: str | None = None) -> Rollout:
+    """A sound rollout of an event whose headers were read. Raises Rejected.
+
+    For a claim, `body` and `body_type` are what it stands for; the caller fetched them.
+    """
+    raw = event.value if body is None else body
+    if raw is None:
+        raise Rejected(RejectReason.VALUE_NULL, "the value is null")
+    headers = event.headers
+    digest = digest_of(raw)
+    slot = Slot.of(headers)
+    check_digest(headers, digest)
+    trajectory = value.decode(raw, body_type or headers.require(Headers.content_type))
+    check_trajectory(trajectory)
+    status = STATUS_OF.get(cast("EventType", headers.type))
+    if status is None:
+        raise Rejected(RejectReason.TYPE_UNKNOWN, f"type {headers.type!r} isn't one of a rollout's record")
+    if said := disagreement(headers, derived(slot, status, trajectory, digest)):
+        raise Rejected(RejectReason.INCONSISTENT, said)
+    return Rollout(slot, trajectory, status)
+
+
+def check_digest(headers: Headers, digest: str) -> None:
+    """Compare the digest header, where there is one, with the value's. Raises Rejected(digest)."""
+    said = headers.digest
+    if said is not None and said != digest:
+        raise Rejected(RejectReason.DIGEST, f"header says {said[:12]}..., the value is {digest[:12]}...")
+
+
+def read_json(event: Event) -> dict[str, Any]:
+    """The JSON object of a small event (annotation, take, cancellation, seed, final). Raises Rejected."""
+    if event.value is None:
+        raise Rejected(RejectReason.VALUE_NULL, "the value is null")
+    check_digest(event.headers, digest_of(event.value))
+    body = parse(event.value)
+    if not isinstance(body, dict):
+        raise Rejected(RejectReason.SHAPE, "the value isn't a JSON object")
+    return cast("dict[str, Any]", body)

@@ -1,0 +1,1 @@
+"""What one attempt sampled: a message graph with its tokens, the slot that it fills, and what makes it sound."""

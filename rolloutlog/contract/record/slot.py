@@ -1,0 +1,111 @@
+"""A member's slot: which attempt of which member of which group a rollout is, and where the group comes from.
+
+Guarantees: everything here comes from headers or goes to them; nothing is read from the value. Leaves out: what was
+sampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
+
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.ids import attempt_id, rollout_id
+from rolloutlog.contract.vocabulary import RejectReason, RunKind, SeedKind
+from rolloutlog.contract.wire.headers import FIELDS, REMEMBERED, Field, Headers
+from rolloutlog.contract.wire.rejection import Rejected
+
+MAX_GROUP = 4096
+"""Members of a group at most: folds look at all of a group that changed, so one header must not say a million."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Slot:
+    """Group, member and attempt of a rollout, with the lineage of its group."""
+
+    group: str
+    group_size: int
+    member: int
+    attempt: int = 1
+    group_train: int | None = None
+    kind: RunKind = RunKind.TRAIN
+    run: str | None = None
+    env: str | None = None
+    derivation: str | None = None
+    origin_seed: str | None = None
+    origin_offset: int | None = None
+    seed_kind: SeedKind | None = None
+    trace: str | None = None
+    """Its own id where it was recorded; None: it was sampled into this namespace."""
+    source_file: str | None = None
+    """File that an import gathered its group from, where the source names none."""
+    source_id: str | None = None
+    """Id of the rollout that a derived one was made of."""
+    source_handle: Handle | None = None
+    depth: int | None = None
+    dispatch_step: int | None = None
+    filtered: bool | None = None
+
+    @property
+    def needed(self) -> int:
+        """Members needed to train the group: `group_train`, or all of them."""
+        return self.group_size if self.group_train is None else self.group_train
+
+    @property
+    def rollout(self) -> str:
+        """Rollout id."""
+        return rollout_id(self.group, self.member)
+
+    @property
+    def event_id(self) -> str:
+        """Event id of this attempt's record."""
+        return attempt_id(self.group, self.member, self.attempt)
+
+    def retry(self, attempt: int) -> Slot:
+        """The same slot at another attempt."""
+        return replace(self, attempt=attempt)
+
+    @classmethod
+    def of(cls, headers: Headers) -> Slot:
+        """Read a slot from headers; raises Rejected."""
+        if isinstance(headers.memo, Slot):
+            return headers.memo
+        raw = headers.raw
+        for field in _REQUIRED:
+            if field.name not in raw:
+                headers.require(field)
+        headers.memo = slot = cls(**{name: read(raw[header]) for name, header, read in _READERS if header in raw})
+        return slot
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """What the producer says of a slot in headers. Raises HeaderError where it would be read as another one."""
+        own = {"member": self.member, "attempt": self.attempt, "trace": self.trace}
+        return [*_shared_headers(_SHARED_OF(self)), *Headers.encode(own)]
+
+
+def check_slot(slot: Slot) -> None:
+    """Ranges of member, group and attempt. Raises Rejected."""
+    if not 0 < slot.group_size <= MAX_GROUP or not 0 <= slot.member < slot.group_size:
+        said = f"member {slot.member} of a group of {slot.group_size} (at most {MAX_GROUP})"
+        raise Rejected(RejectReason.MEMBER_RANGE, said)
+    if not 0 < slot.needed <= slot.group_size:
+        raise Rejected(RejectReason.GROUP_SIZE, f"{slot.needed} members needed of {slot.group_size}")
+    if slot.attempt < 1:
+        raise Rejected(RejectReason.HEADER_MALFORMED, "attempts count from 1")
+
+
+@lru_cache(REMEMBERED)
+def _shared_headers(values: tuple[Any, ...]) -> list[tuple[str, bytes]]:
+    """Headers of what all members of a group share; made once a group."""
+    return Headers.encode(dict(zip(_SHARED, values, strict=True)))
+
+
+_ROWS = {row.name: FIELDS[row.name] for row in fields(Slot)}
+"""A slot's fields are rows of the table of headers, by the same names."""
+_OWN = ("member", "attempt", "trace")
+_SHARED = tuple(name for name in _ROWS if name not in _OWN)
+_SHARED_OF = attrgetter(*_SHARED)
+_READERS = [(name, field.name, field.read) for name, field in _ROWS.items()]
+_REQUIRED: tuple[Field[Any], ...] = (Headers.group, Headers.group_size, Headers.member)

@@ -1,0 +1,1 @@
+"""One foreign line: which era it is of, what a glance at it tells, and what reading it gives."""

@@ -1,0 +1,148 @@
+"""What a failure of the client means, and ending a client that failed.
+
+Guarantees: every error of aiokafka becomes one of ours that says what to do; a producer is stopped in bounded time, and
+the futures that it leaves are looked at, so that asyncio prints no "never retrieved" (reference kafka 8). Leaves out:
+trying again, which is the caller's decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    InvalidProducerEpoch,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    NodeNotReadyError,
+    ProducerFenced,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicOrPartitionError,
+)
+
+from rolloutlog.contract.errors import (
+    BrokerUnreachable,
+    ClientFailed,
+    Fenced,
+    NotAllowed,
+    RecordTooLarge,
+    RolloutlogError,
+    TopicMissing,
+)
+from rolloutlog.kafka.client.acls import GROUP, TOPIC, TRANSACTIONAL_ID, refused, rights_of
+from rolloutlog.kafka.client.connection import Connection
+
+STOP_S = 5.0
+"""Without a broker an idempotent producer waits for ever when it stops (reference kafka 1, pitfall 16)."""
+
+AWAY = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, OSError)
+FORBIDDEN: dict[type[BaseException], str] = {
+    ClusterAuthorizationFailedError: TOPIC,  # an idempotent producer that may write no topic at all
+    GroupAuthorizationFailedError: GROUP,
+    TopicAuthorizationFailedError: TOPIC,
+    TransactionalIdAuthorizationFailed: TRANSACTIONAL_ID,
+}
+"""Of what a right is missing."""
+
+
+def typed(error: BaseException, connection: Connection, transactional_id: str | None = None) -> RolloutlogError:
+    """Our error for a failure of the client."""
+    where = connection.bootstrap_servers
+    if isinstance(error, RolloutlogError):
+        return error
+    if isinstance(error, (ProducerFenced, InvalidProducerEpoch)):
+        return Fenced(f"a newer writer has taken over {transactional_id or 'this transactional id'}")
+    if isinstance(error, MessageSizeTooLargeError):
+        return RecordTooLarge(f"a record is above the limit of {connection.max_message_bytes} bytes: {error}")
+    if (resource := FORBIDDEN.get(type(error))) is not None:
+        return _forbidden(error, connection, resource)
+    if isinstance(error, UnknownTopicOrPartitionError):
+        return TopicMissing(f"a topic of {connection.names.namespace} isn't there: {error}")
+    if isinstance(error, AWAY):
+        return BrokerUnreachable(f"no Kafka broker answers at {where}: {error!r}")
+    return ClientFailed(f"{where} answers: {error!r}")
+
+
+def _forbidden(error: BaseException, connection: Connection, resource: str) -> NotAllowed:
+    """The client doesn't say which right, so those are named that our role has on what it speaks of."""
+    rights = rights_of(connection.names, connection.role) if connection.role else []
+    held = [right for right in rights if right.resource == resource]
+    named = [right for right in held if right.name in repr(error)]
+    return refused(connection.names, connection.role, connection.user, named or held, repr(error))
+
+
+async def failed(error: BaseException, connection: Connection) -> RolloutlogError:
+    """Our error for a client that didn't start, which may be more than `typed` can know: the client names no cause."""
+    found = typed(error, connection)
+    return await connection.why_not(error) if isinstance(found, BrokerUnreachable) else found
+
+
+async def started(producer: AIOKafkaProducer, connection: Connection) -> AIOKafkaProducer:
+    """Start a producer; one that doesn't start is stopped. Raises BrokerUnreachable, SecurityMismatch, NotAllowed."""
+    try:
+        await producer.start()
+    except (KafkaError, OSError) as error:
+        await stop_producer(producer)
+        raise await failed(error, connection) from error
+    except BaseException:
+        await stop_producer(producer)
+        raise
+    return producer
+
+
+async def stop_producer(producer: AIOKafkaProducer) -> None:
+    """Stop a producer, whatever state it is in, in at most `STOP_S` seconds; what it still held is given up."""
+    try:
+        await asyncio.wait_for(producer.stop(), STOP_S)
+    except (KafkaError, OSError, TimeoutError):
+        await producer.client.close()
+    finally:
+        _retrieve_left(producer)
+
+
+async def stop_client(client: Any) -> None:
+    """Stop a consumer or close an admin client; a broker that is away doesn't matter any more (reference kafka 6)."""
+    await asyncio.sleep(0)  # its tasks must have begun, or aiokafka takes their end for a cancellation of ours
+    stopping = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
+    try:
+        await asyncio.wait({stopping})
+    except asyncio.CancelledError:
+        stopping.cancel()
+        raise
+    if stopping.cancelled():
+        # a fetch that rests after a failure is cancelled by aiokafka 0.14, whose stop takes that for its own end
+        await client._client.close()
+        return
+    error = stopping.exception()
+    if error is not None and not isinstance(error, KafkaError):
+        raise error
+
+
+def retrieve(futures: Iterable[asyncio.Future[Any]]) -> None:
+    """Look at futures that nobody will await, those that are done and those to come."""
+    for future in futures:
+        future.add_done_callback(look)
+
+
+def look(future: asyncio.Future[Any]) -> None:
+    """Look at one that is done."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _retrieve_left(producer: AIOKafkaProducer) -> None:
+    """aiokafka 0.14 sets these on a fatal error and never looks at them; there is no public way to."""
+    manager = getattr(producer, "_txn_manager", None)
+    waiter = getattr(manager, "_transaction_waiter", None)
+    accumulator: Any = getattr(producer, "_message_accumulator", None)
+    batches = [batch for queue in getattr(accumulator, "_batches", {}).values() for batch in queue]
+    left = [waiter] + [getattr(batch, "_drain_waiter", None) for batch in batches]
+    retrieve(future for future in left if future is not None)

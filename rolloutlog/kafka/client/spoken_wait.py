@@ -1,0 +1,44 @@
+"""A wait that speaks: a line when it begins, one a minute, and one when it is over (design 9.5).
+
+Guarantees: a short wait, below `after_s`, says nothing. Leaves out: waiting, and for how long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+EVERY_S = 60.0
+
+
+@dataclass(slots=True)
+class SpokenWait:
+    """Call `goes_on` again and again while it lasts; `say` takes the lines."""
+
+    say: Callable[[str], None]
+    after_s: float = 0.0
+    every_s: float = EVERY_S
+    _since: float | None = None
+    _said: float | None = None
+
+    def goes_on(self, why: str) -> None:
+        """It begins, or lasts."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        lasted = now - self._since
+        if self._said is None and lasted >= self.after_s:
+            self._tell(f"waiting: {why}", now)
+        elif self._said is not None and now - self._said >= self.every_s:
+            self._tell(f"still waiting after {lasted:.0f} s: {why}", now)
+
+    def over(self, how: str) -> None:
+        """What was waited for is there; said only where the wait was."""
+        if self._since is not None and self._said is not None:
+            self.say(f"{how} after {time.monotonic() - self._since:.0f} s")
+        self._since = self._said = None
+
+    def _tell(self, line: str, now: float) -> None:
+        self._said = now
+        self.say(line)

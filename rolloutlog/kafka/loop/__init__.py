@@ -1,0 +1,1 @@
+"""The exactly-once partition loop, and the handler that it serves."""

@@ -1,0 +1,1 @@
+"""Reading the log: ends, tails, single records, payloads by handle."""

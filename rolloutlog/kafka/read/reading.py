@@ -1,0 +1,106 @@
+"""Reading the log: one record, and a partition to its end.
+
+Guarantees: only committed records are seen; "the end" is the one at the time of the call, and a transaction that is
+open below it is an error unless asked otherwise, since it hides records (reference kafka 7). Leaves out: following
+(`tail`), consumer groups (`partition_loop`, `work_queue`) and payloads by handle (`payloads`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
+
+from rolloutlog.contract.errors import BrokerUnreachable, NotFound, OpenTransaction
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.read.ends import Ends, Place, ends, ends_at, ends_of, partition_counts
+from rolloutlog.kafka.read.tail import Tail, event_of
+
+__all__ = [
+    "Ends",
+    "Tail",
+    "ends",
+    "ends_at",
+    "ends_of",
+    "event_of",
+    "open_transaction",
+    "partition_counts",
+    "read_one",
+    "read_to_end",
+    "settled",
+]
+
+SETTLE_S, SETTLE_POLL_S = 2.0, 0.05
+
+
+async def read_to_end(
+    connection: Connection, topic: Topic, partition: int, start: int = 0, *, end: int | None = None,
+    allow_open: bool = False, known: Ends | None = None,
+) -> AsyncGenerator[list[Event]]:  # fmt: skip
+    """Batches of the events from offset `start` (0: the first there is) up to, not including, `end`.
+
+    `end` None is the last stable offset at the call. Raises OpenTransaction where one stays open below the end for 2 s,
+    unless `allow_open`; IndexMismatch where `start` isn't on the log; BrokerUnreachable when it falls silent.
+    """
+    found = known or await ends_of(connection, topic, partition)
+    if not allow_open:
+        place = (topic, partition)
+        found = (await settled(connection, [place], SETTLE_S, known={place: found}))[place]
+    stop = found.stable if end is None else min(end, found.stable)
+    if stop <= found.first:
+        return
+    async with Tail(connection, {(topic, partition): start}, known={(topic, partition): found}) as tail:
+        async for events in tail.until({(topic, partition): stop}):
+            yield events
+
+
+async def settled(
+    connection: Connection, places: Collection[Place], patience_s: float, *, least: int = 0,
+    known: Mapping[Place, Ends] | None = None,
+) -> dict[Place, Ends]:  # fmt: skip
+    """Ends of the places once all that was written when this was called can be read, and all lie at or above `least`.
+
+    What a transaction wrote is hidden for a moment after its commit has returned, and for as long as another one is
+    open below it: who reads what was just written waits here. Raises OpenTransaction after `patience_s` seconds.
+    """
+    clock = asyncio.get_running_loop().time
+    deadline, found = clock() + patience_s, dict(known or {})
+    goals: dict[Place, int] = {}
+    while True:
+        try:
+            found = found or await ends_at(connection, places)
+        except BrokerUnreachable:  # away for a moment, as any reader bears it
+            if clock() > deadline:
+                raise
+        goals = goals or {place: max(end.high, least) for place, end in found.items()}
+        hidden = next((place for place, goal in goals.items() if found and found[place].stable < goal), None)
+        if found and hidden is None:
+            return found
+        if hidden is not None and clock() > deadline:
+            raise open_transaction(connection, *hidden, found[hidden])
+        await asyncio.sleep(SETTLE_POLL_S)
+        found = {}
+
+
+async def read_one(connection: Connection, topic: Topic, partition: int, offset: int) -> Event:
+    """The event at one offset. Raises NotFound where there is none: a marker, compacted, deleted or not written yet."""
+    found = await ends_of(connection, topic, partition)
+    if found.first <= offset < found.stable:
+        events = read_to_end(connection, topic, partition, offset, end=offset + 1, allow_open=True)
+        async with aclosing(events):
+            async for batch in events:
+                return batch[0]
+    raise NotFound(
+        f"no record at {connection.names.topic(topic)}/{partition}/{offset}; its records lie in "
+        f"[{found.first}, {found.stable})"
+    )
+
+
+def open_transaction(connection: Connection, topic: Topic, partition: int, ends: Ends) -> OpenTransaction:
+    """The error that says which partition hides records behind an open transaction."""
+    return OpenTransaction(
+        f"a transaction is open on {connection.names.topic(topic)}/{partition}: offsets "
+        f"{ends.stable} to {ends.high} can't be read yet"
+    )

@@ -1,0 +1,1 @@
+"""Writing to the log: batches, transactions, and records that fit."""

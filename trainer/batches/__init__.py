@@ -1,0 +1,1 @@
+"""Tensors of drawn groups, and their advantages."""

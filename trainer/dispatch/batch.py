@@ -1,0 +1,102 @@
+"""A batch: the whole groups that one train step consumes, with verdicts, masks and payloads (design 8).
+
+Guarantees: groups are whole; members come in their number's order, kept ones only; what is on the log about them is the
+`final` of their group. Leaves out: advantages (`advantages`) and tensors (`tensors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rolloutlog.contract.events.group_events import GroupFinal
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.trainer.dispatch.sampler import Pick
+from rolloutlog.trainer.groups.pending_group import Payload, PendingGroup
+from rolloutlog.trainer.staleness.masks import Bools, mask_of
+from rolloutlog.trainer.staleness.verdicts import MemberVerdict
+
+
+@dataclass(slots=True, frozen=True)
+class DrawnMember:
+    """A member of the baseline set: its reward counts; its tokens train where `verdict.mask_runs` says so.
+
+    `rollout` is None where the stream was asked for no payloads.
+    """
+
+    member: int
+    attempt: int
+    handle: Handle
+    reward: float
+    verdict: MemberVerdict
+    rollout: Rollout | None
+
+    @property
+    def mask(self) -> Bools:
+        """Which response tokens are in the loss, one per response token."""
+        return mask_of(self.verdict.mask_runs, self.verdict.response_tokens)
+
+
+@dataclass(slots=True, frozen=True)
+class DrawnGroup:
+    """One whole group. `final` is the event that will be written when the step was trained."""
+
+    id: str
+    partition: int
+    final: GroupFinal
+    members: tuple[DrawnMember, ...]
+
+    @property
+    def step(self) -> int:
+        """The train step that it was judged for."""
+        return self.final.step
+
+
+@dataclass(slots=True, frozen=True)
+class Batch:
+    """What step `step` consumes; None where policies are imported, and each group has its own (design 4).
+
+    `short`: at the end of a drained log there were fewer groups than a batch has.
+    """
+
+    step: int | None
+    groups: tuple[DrawnGroup, ...]
+    short: bool = False
+
+    def __iter__(self) -> Iterator[DrawnGroup]:
+        """Its groups."""
+        return iter(self.groups)
+
+    @property
+    def members(self) -> Iterator[DrawnMember]:
+        """All members of all groups."""
+        return (member for group in self.groups for member in group.members)
+
+    @property
+    def trainable_tokens(self) -> int:
+        """Tokens in the loss: the denominator of a token mean (reference xtuner 142)."""
+        return sum(member.verdict.trainable_tokens for member in self.members)
+
+
+def decoded(payload: Payload) -> Rollout:
+    """The rollout of a payload that was checked when it was folded."""
+    return Rollout(payload.slot, value.decode(payload.body, payload.content_type))
+
+
+def drawn(pick: Pick) -> DrawnGroup:
+    """The group of a pick, decoded where its payloads are in memory."""
+    members = (_member(pick.pending, verdict) for verdict in pick.verdict.members)
+    kept = tuple(sorted(members, key=lambda member: member.member))
+    return DrawnGroup(pick.pending.id, pick.pending.partition, pick.final, kept)
+
+
+def _member(pending: PendingGroup, verdict: MemberVerdict) -> DrawnMember:
+    member = pending.group.members[verdict.member]
+    record, reward = member.record, member.reward
+    if record is None or reward is None:
+        raise ValueError(f"{pending.id}.{verdict.member} isn't complete")
+    payload = pending.payloads.get(verdict.member)
+    rollout = decoded(payload) if payload else None
+    return DrawnMember(verdict.member, verdict.attempt, record.handle, reward, verdict, rollout)

@@ -1,0 +1,81 @@
+"""What is said of a group on `group-events`, made from its fold and the decision on it (design 8).
+
+Guarantees: a final event speaks of every member, with handle and verdict of the record that stood and its lengths, so
+that what was dropped or left over can be compared with what was trained; a handle is never one that was rejected.
+Leaves out: deciding (`decision`) and writing (`step`).
+"""
+
+from __future__ import annotations
+
+from rolloutlog.buffer.group.member import Member, MemberStatus
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, MemberOutcome
+from rolloutlog.contract.vocabulary import DropReason, Verdict
+from rolloutlog.trainer.groups.pending_group import PendingGroup
+from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
+
+
+def final_of(
+    pending: PendingGroup,
+    verdict: GroupVerdict,
+    *,
+    timeline: int,
+    as_of: int,
+    settings: str,
+    reason: DropReason | None = None,
+) -> GroupFinal:
+    """`group.trained` (reason None) or `group.dropped`, judged for `verdict.step` by the `settings` of that digest;
+    `as_of` of the partition."""
+    return GroupFinal(
+        group=pending.id,
+        group_size=pending.group.size,
+        timeline=timeline,
+        step=verdict.step,
+        reason=reason,
+        as_of=as_of,
+        settings=settings,
+        masks=verdict.masks_digest if reason is None else None,
+        members=outcomes_of(pending, verdict, trained=reason is None),
+    )
+
+
+def outcomes_of(pending: PendingGroup, verdict: GroupVerdict, *, trained: bool) -> list[MemberOutcome]:
+    """How every member stands; what a trained group leaves out is expired, or surplus."""
+    judged = {m.member: m for m in (*verdict.stale, *verdict.members)}
+    return [_outcome(pending, index, judged.get(index), trained=trained) for index in range(pending.group.size)]
+
+
+def expired_of(pending: PendingGroup, gone: MemberVerdict, *, step: int, timeline: int) -> MemberExpired:
+    """`member.expired`: that attempt is made again."""
+    record = pending.group.member(gone.member).record
+    return MemberExpired(
+        group=pending.id,
+        group_size=pending.group.size,
+        member=gone.member,
+        attempt=gone.attempt,
+        timeline=timeline,
+        step=step,
+        verdict=gone.verdict,
+        seq_staleness=gone.seq_staleness,
+        tries=pending.tries.get(gone.member, 0) + 1,
+        handle=str(record.handle) if record else None,
+    )
+
+
+def _outcome(pending: PendingGroup, index: int, judged: MemberVerdict | None, *, trained: bool) -> MemberOutcome:
+    member = pending.group.members.get(index, Member())
+    tokens = pending.tokens.get(index)
+    stands = member.record is not None and not member.is_rejected and member.status is not MemberStatus.OPEN
+    verdict = judged.verdict if judged else None
+    if judged is None and trained and stands and member.status in (MemberStatus.COMPLETED, MemberStatus.ABORTED):
+        verdict = Verdict.SURPLUS
+    return MemberOutcome(
+        member=index,
+        attempt=member.record.attempt if stands and member.record else member.highest,
+        status=member.status,
+        handle=str(member.record.handle) if stands and member.record else None,
+        reward=member.reward if stands else None,
+        verdict=verdict,
+        seq_staleness=judged.seq_staleness if judged else None,
+        response_tokens=tokens.response_tokens if tokens else 0,
+        trainable_tokens=judged.trainable_tokens if judged else 0,
+    )

@@ -1,0 +1,74 @@
+"""One group as a line of `rolloutlog groups --json` (design 11).
+
+Guarantees: pure; an ended group is shown as its final event says, its masks made again for the recorded step; any other
+as the trainer would decide now. Leaves out: reading the log (`view`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rolloutlog.contract.events.group_events import GroupFinal, MemberOutcome
+from rolloutlog.contract.ids import rollout_id
+from rolloutlog.trainer.dispatch.decision import Decision, Drop, Held, Judge, Ready, Remake, Waiting
+from rolloutlog.trainer.dispatch.finals import outcomes_of
+from rolloutlog.trainer.groups.pending_group import PendingGroup
+from rolloutlog.trainer.staleness.rule import judge as judge_tokens
+from rolloutlog.trainer.staleness.verdicts import GroupVerdict
+
+
+def group_row(
+    pending: PendingGroup, judge: Judge, step: int | None, clock: int, final: GroupFinal | None
+) -> dict[str, Any]:
+    """The row, judged for train step `step`; `final` is the group's live final event, if it has one."""
+    if final is not None:
+        tokens = [pending.tokens[m.member] for m in final.members if m.member in pending.tokens]
+        again = judge_tokens(tokens, final.step, judge.history, judge.rule)
+        status = "trained" if final.reason is None else "dropped"
+        return _row(pending.id, status, final.reason, final.step, _rewarded(pending, final.members), again)
+    decision = judge.decide(pending, step, clock)
+    status, reason = _status(decision)
+    members = outcomes_of(pending, decision.verdict, trained=isinstance(decision, Ready | Held))
+    return _row(pending.id, status, reason, decision.verdict.step, members, decision.verdict)
+
+
+def _rewarded(pending: PendingGroup, members: list[MemberOutcome]) -> list[MemberOutcome]:
+    """Finals that don't tell rewards yet are shown with those of the records that they name."""
+    known = {str(m.record.handle): m.reward for m in pending.group.members.values() if m.record is not None}
+    return [m if m.reward is not None else m.model_copy(update={"reward": known.get(m.handle or "")}) for m in members]
+
+
+def _status(decision: Decision) -> tuple[str, str | None]:
+    match decision:
+        case Waiting():
+            return "open", None
+        case Remake():
+            return "open", "expired"
+        case Held(_, until):
+            return "held", f"until step {until}"
+        case Ready():
+            return "ready", None
+        case Drop(_, reason):
+            return "dropped", reason
+
+
+def _row(
+    group: str, status: str, reason: str | None, step: int, members: list[MemberOutcome], verdict: GroupVerdict
+) -> dict[str, Any]:
+    runs: dict[int, list[list[int]]] = {m.member: m.mask_runs.tolist() for m in verdict.members}
+    rows = [_member(group, member, runs.get(member.member, [])) for member in members]
+    return {"group": group, "status": status, "reason": reason, "step": step, "members": rows}
+
+
+def _member(group: str, member: MemberOutcome, runs: list[list[int]]) -> dict[str, Any]:
+    return {
+        "rollout": rollout_id(group, member.member),
+        "attempt": member.attempt or None,
+        "reward": member.reward,
+        "status": member.status,
+        "verdict": member.verdict,
+        "seq_staleness": member.seq_staleness,
+        "response_tokens": member.response_tokens,
+        "trainable_tokens": member.trainable_tokens,
+        "mask_runs": runs if member.trainable_tokens else [],
+    }

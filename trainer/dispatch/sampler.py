@@ -1,0 +1,130 @@
+"""Which groups a step consumes: settled groups in order, judged again at the draw (design 8).
+
+Guarantees: pure; a group that expires or is dropped on the way is noted at once, with the step that it was judged for;
+either a whole batch is picked or nothing is taken. Leaves out: payloads, writing and waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rolloutlog.contract.events.group_events import GroupFinal
+from rolloutlog.contract.settings import Deadline
+from rolloutlog.trainer.dispatch.decision import Decision, Drop, Held, Judge, Ready, Remake, Waiting
+from rolloutlog.trainer.dispatch.finals import expired_of, final_of
+from rolloutlog.trainer.dispatch.order import Key, Order
+from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
+from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.pending_group import PendingGroup
+from rolloutlog.trainer.staleness.verdicts import GroupVerdict
+
+
+@dataclass(slots=True, frozen=True)
+class Pick:
+    """A group that is ready, and the verdict on the members that are kept."""
+
+    pending: PendingGroup
+    verdict: GroupVerdict
+    final: GroupFinal
+
+
+@dataclass(slots=True, frozen=True)
+class _Settled:
+    """A group that is ready, or held until a step. Its rank depends on what it sampled, not on the step."""
+
+    pending: PendingGroup
+    key: Key
+    until: int
+
+
+@dataclass(slots=True)
+class Sampler:
+    """The settled groups of all partitions. `notes` is for the caller to write; it must, before it waits or ends."""
+
+    assemblies: Mapping[int, Assembly]
+    judge: Judge
+    order: Order
+    notes: UnwrittenEvents = field(default_factory=UnwrittenEvents)
+    _settled: dict[str, _Settled] = field(default_factory=dict[str, _Settled])
+    _digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._digest = self.judge.settings.digest  # asked once, since it is dear
+
+    @property
+    def settled(self) -> int:
+        """Groups that are ready or held."""
+        return len(self._settled)
+
+    @property
+    def has_deadlines(self) -> bool:
+        """True where time alone may settle a group."""
+        return isinstance(self.judge.settings.straggler, Deadline)
+
+    def settle(self, partition: int, group: str, step: int | None) -> None:
+        """Judge a group that changed."""
+        pending = self.assemblies[partition].groups.get(group)
+        if pending is not None and not pending.drawn:
+            self._act(pending, self._decide(pending, step))
+
+    def settle_overdue(self, step: int | None) -> None:
+        """Judge the groups whose deadline the partition's time may have passed."""
+        if self.has_deadlines:
+            for assembly in self.assemblies.values():
+                for group in [g for g, pending in assembly.groups.items() if not pending.drawn]:
+                    self.settle(assembly.partition, group, step)
+
+    def pick(self, size: int, step: int | None) -> list[Pick]:
+        """At most `size` groups that are ready for the step, first in order first; nothing is taken yet."""
+        picks: list[Pick] = []
+        for settled in sorted(self._settled.values(), key=lambda settled: settled.key):
+            if len(picks) == size:
+                break
+            if step is not None and settled.until > step:
+                continue
+            decision = self._decide(settled.pending, step)
+            if isinstance(decision, Ready):
+                picks.append(Pick(settled.pending, decision.verdict, self._final(settled.pending, decision)))
+            else:
+                self._act(settled.pending, decision)
+        return picks
+
+    def take(self, picks: list[Pick]) -> None:
+        """The picked groups leave; records that come for them from now on are late."""
+        for pick in picks:
+            pick.pending.drawn = True
+            del self._settled[pick.pending.id]
+
+    def _decide(self, pending: PendingGroup, step: int | None) -> Decision:
+        return self.judge.decide(pending, step, self.assemblies[pending.partition].time.now)
+
+    def _act(self, pending: PendingGroup, decision: Decision) -> None:
+        self._settled.pop(pending.id, None)
+        match decision:
+            case Ready(verdict) | Held(verdict):
+                until = decision.until if isinstance(decision, Held) else 0
+                self._settled[pending.id] = _Settled(pending, self.order.key(pending, verdict), until)
+            case Remake(verdict, members):
+                for gone in members:
+                    said = expired_of(pending, gone, step=verdict.step, timeline=self.judge.history.timeline)
+                    self.notes.expired.append(said)
+                    pending.expire(gone.member, gone.attempt)
+            case Drop():
+                final = self._final(pending, decision)
+                self.notes.dropped.append(final)
+                self.assemblies[pending.partition].end(pending.id, final.as_of)
+            case Waiting():
+                pass
+
+    def _final(self, pending: PendingGroup, decision: Ready | Drop) -> GroupFinal:
+        reason = decision.reason if isinstance(decision, Drop) else None
+        as_of = self.assemblies[pending.partition].next_offset
+        return final_of(
+            pending,
+            decision.verdict,
+            timeline=self.judge.history.timeline,
+            as_of=as_of,
+            settings=self._digest,
+            reason=reason,
+        )

@@ -1,0 +1,127 @@
+"""What one event on `rollouts` says to the trainer, as one of four facts or nothing.
+
+Guarantees: the same checks as the buffer's (`rolloutlog.contract.events.validation`); what was rejected by headers says
+nothing of a slot, what was rejected by its value names the slot that it ends. Leaves out: fetching what a claim stands
+for, and whether its policies were ever published (`feed`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rolloutlog.buffer.group.member import Record
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled
+from rolloutlog.contract.events.validation import read_headers, read_rollout
+from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.record.provenance import STATUS_OF
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.vocabulary import EventType, RunKind
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.trainer.groups.pending_group import Payload
+
+
+@dataclass(slots=True, frozen=True)
+class Arrived:
+    """A sound record of an attempt."""
+
+    rollout: Rollout
+    record: Record
+    payload: Payload
+
+    @property
+    def group(self) -> str:
+        """Group id."""
+        return self.rollout.slot.group
+
+
+@dataclass(slots=True, frozen=True)
+class Bad:
+    """A record whose headers name a slot and whose value is bad."""
+
+    slot: Slot
+    rejected: Rejected
+
+    @property
+    def group(self) -> str:
+        """Group id."""
+        return self.slot.group
+
+
+@dataclass(slots=True, frozen=True)
+class Annotated:
+    """Late facts about an attempt."""
+
+    slot: Slot
+    event_id: str
+    facts: dict[str, Any]
+
+    @property
+    def group(self) -> str:
+        """Group id."""
+        return self.slot.group
+
+
+@dataclass(slots=True, frozen=True)
+class CancelledMembers:
+    """Members that get no more records."""
+
+    group: str
+    size: int
+    members: tuple[int, ...]
+
+
+_ROLLOUTS = frozenset(kind.encode() for kind in STATUS_OF)
+
+Fact = Arrived | Bad | Annotated | CancelledMembers
+
+
+def is_rollout(event: Event) -> bool:
+    """True for a record of an attempt, by its headers alone, which needn't be sound."""
+    return event.headers.raw.get(Headers.type.name, b"") in _ROLLOUTS
+
+
+def fact_of(event: Event, partitions: int, body: bytes | None = None, body_type: str | None = None) -> Fact | None:
+    """The fact in an event on `rollouts`; None for takes, eval rollouts and whatever its headers get rejected for.
+
+    For a claim, `body` and `body_type` are what it stands for.
+    """
+    try:
+        kind = read_headers(event, partitions)
+        if kind is EventType.SEED_TAKEN or event.headers.kind is RunKind.EVAL:
+            return None
+        if kind is EventType.GROUP_CANCELLED:
+            return _cancelled(event)
+        if kind is EventType.ROLLOUT_ANNOTATED:
+            return _annotated(event)
+        slot = Slot.of(event.headers)
+    except Rejected:
+        return None
+    try:
+        return arrived(event, read_rollout(event, body, body_type), body, body_type)
+    except Rejected as rejected:
+        return Bad(slot, rejected)
+
+
+def arrived(event: Event, rollout: Rollout, body: bytes | None = None, body_type: str | None = None) -> Arrived:
+    """The fact of a sound record."""
+    raw = (event.value or b"") if body is None else body
+    digest = event.headers.digest or digest_of(raw)
+    span = rollout.trajectory.policy_span or (None, None)
+    reward, status = rollout.trajectory.reward, rollout.status
+    record = Record(rollout.slot.attempt, status, event.handle, digest, event.timestamp, reward, *span)
+    kind = body_type or event.headers.require(Headers.content_type)
+    return Arrived(rollout, record, Payload(rollout.slot, raw, kind))
+
+
+def _annotated(event: Event) -> Annotated:
+    return Annotated(Slot.of(event.headers), event.headers.require(Headers.id), read_annotation(event))
+
+
+def _cancelled(event: Event) -> CancelledMembers:
+    headers = event.headers
+    members = read_cancelled(event).members
+    return CancelledMembers(headers.require(Headers.group), headers.require(Headers.group_size), members)

@@ -1,0 +1,1 @@
+"""How old a token may be: the rule, its verdicts, and the masks that follow."""

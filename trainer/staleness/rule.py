@@ -1,0 +1,130 @@
+"""How old a member's tokens are at a train step, and what follows: the one owner of the staleness rule (design 8).
+
+Guarantees: `judge` is pure and is all that lifecycle, dispatch and audit call, so they never disagree. The arithmetic
+is the reference's (xtuner 2.3 and 3, items 42 to 70): staleness is `t - v - 1` train steps, thresholds are
+`(n + 1) * W`, stale at `>=`; the oldest sampled token is tested first, then single tokens, then whether any is left.
+Masks are 0 or 1, of the response's length, and the producer's own loss mask is always respected. Leaves out: what
+becomes of the group (`rolloutlog.trainer.outcome`), and whether a policy was ever published: the trainer's test alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rolloutlog.contract.policies import History
+from rolloutlog.contract.record.segments import I64, Runs
+from rolloutlog.contract.settings import Staleness
+from rolloutlog.contract.vocabulary import Verdict
+from rolloutlog.trainer.staleness.masks import NOTHING, Bools, Spans, everything, spans_of, spans_of_runs, tokens_in
+from rolloutlog.trainer.staleness.verdicts import Cause, GroupVerdict, MemberTokens, MemberVerdict
+
+UNKNOWN_VERSION = -1
+
+
+def threshold(allowed: int | None, sync_period: int) -> int | None:
+    """Staleness in train steps from which on something is stale; None: the test is off (items 43, 49, 53)."""
+    if sync_period < 1:
+        raise ValueError(f"a sync period is at least one train step, not {sync_period}")
+    if allowed is None:
+        return None
+    if allowed < 0:
+        raise ValueError(f"staleness is at least 0 sync periods, not {allowed}")
+    return (allowed + 1) * sync_period
+
+
+@dataclass(slots=True, frozen=True)
+class Rule:
+    """The staleness settings (`rolloutlog.contract.settings.Staleness`), thresholds in train steps."""
+
+    sequence: int | None = None
+    token: int | None = None
+    keep_as_baseline: bool = False
+    exempt_unknown: bool = True
+    drop_abandoned: bool = False
+
+    @classmethod
+    def of(cls, settings: Staleness, sync_period: int, *, live: bool) -> Rule:
+        """The rule of a run; `live` once a trainer has started a timeline: there unknown policies drop by default."""
+        unknown = settings.on_unknown or ("drop" if live else "exempt")
+        return cls(
+            sequence=threshold(settings.max_staleness, sync_period),
+            token=threshold(settings.max_token_staleness, sync_period),
+            keep_as_baseline=settings.on_expire == "keep-as-baseline",
+            exempt_unknown=unknown == "exempt",
+            drop_abandoned=settings.abandoned == "drop",
+        )
+
+
+def effective_versions(runs: Runs, history: History) -> tuple[I64, Bools]:
+    """Effective version of each run (design 4; `UNKNOWN_VERSION` without a common ancestor), and what is abandoned."""
+    versions = runs.versions.astype(np.int64)
+    abandoned = np.zeros(len(versions), np.bool_)
+    if (runs.timelines == history.timeline).all():
+        return versions, abandoned
+    for timeline in np.unique(runs.timelines):
+        here = runs.timelines == timeline
+        shared = history.shared_until(int(timeline))
+        if shared is None:
+            versions[here] = UNKNOWN_VERSION
+        else:
+            abandoned |= here & (versions > shared)
+            versions[here] = np.minimum(versions[here], shared)
+    return versions, abandoned
+
+
+def judge(members: Sequence[MemberTokens], step: int | None, history: History, rule: Rule) -> GroupVerdict:
+    """Judge a group's completed members for train step `step`; None: for its newest version + 1, so none is held."""
+    found = [effective_versions(member.runs, history) for member in members]
+    newest = max((int(versions.max()) for versions, _ in found if len(versions)), default=UNKNOWN_VERSION)
+    at = max(newest, 0) + 1 if step is None else step
+    return GroupVerdict(at, tuple(_judge(member, *ages, at, rule) for member, ages in zip(members, found, strict=True)))
+
+
+def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rule: Rule) -> MemberVerdict:
+    known = versions != UNKNOWN_VERSION
+    oldest = int(versions[known].min()) if known.any() else None
+    newest = int(versions.max()) if known.any() else None
+    # An empty response has nothing to be old (item 45); one of unknown policies has no age.
+    staleness = step - oldest - 1 if oldest is not None else (None if len(versions) else 0)
+    fresh = np.ones(len(versions), np.bool_) if rule.token is None else ~known | (step - versions - 1 < rule.token)
+    spans = _spans(member, fresh)
+    cause = _cause(member, staleness, bool(known.all()), bool(abandoned.any()), len(spans) > 0, rule)
+    if cause is not None:
+        spans, verdict = NOTHING, _fallen(cause, rule)
+    elif not member.may_train:
+        verdict = Verdict.EXEMPT
+    elif not known.all():
+        verdict = Verdict.UNKNOWN
+    else:
+        verdict = Verdict.FRESH if tokens_in(spans) == member.may_train else Verdict.PARTLY
+    size = member.response_tokens
+    return MemberVerdict(member.member, member.attempt, verdict, staleness, size, spans, cause, oldest, newest)
+
+
+def _spans(member: MemberTokens, fresh: Bools) -> Spans:
+    """Fresh tokens that the producer keeps in the loss (item 56)."""
+    if member.loss_mask is not None:
+        return spans_of(member.loss_mask & np.repeat(fresh, member.runs.lengths))
+    return everything(member.response_tokens) if fresh.all() else spans_of_runs(member.runs.lengths, fresh)
+
+
+def _cause(
+    member: MemberTokens, staleness: int | None, known: bool, abandoned: bool, any_left: bool, rule: Rule
+) -> Cause | None:
+    """The first test that the member fails, in the order of the rule (items 69 and 70)."""
+    if not known and not rule.exempt_unknown:
+        return Cause.UNKNOWN
+    if abandoned and rule.drop_abandoned:
+        return Cause.ABANDONED
+    if rule.sequence is not None and staleness is not None and staleness >= rule.sequence:
+        return Cause.SEQUENCE
+    return Cause.TOKENS if member.may_train and not any_left else None
+
+
+def _fallen(cause: Cause, rule: Rule) -> Verdict:
+    if cause is Cause.UNKNOWN:
+        return Verdict.UNKNOWN
+    return Verdict.BASELINE if rule.keep_as_baseline else Verdict.EXPIRED

@@ -1,0 +1,1 @@
+"""The group stream: reading, assembling, opening, loading."""

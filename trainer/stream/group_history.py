@@ -1,0 +1,95 @@
+"""What the log already says about groups when a trainer starts: final events, expired members, its own dead letters.
+
+Guarantees: read to the end once, before any rollout; a final event counts if it is live on the current timeline's
+ancestor path, a `member.expired` always, so a group is trained at most once over restarts (design 8 and 9.2). Leaves
+out: following these topics, since the trainer alone writes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
+
+from rolloutlog.contract.events.dead_letters import rejected_place
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.group_events import GroupFinal, read_group_event
+from rolloutlog.contract.events.validation import read_headers
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.policies import History
+from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.read.reading import Tail, ends_at, settled
+from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
+from rolloutlog.trainer.groups.assembly import Attempts
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Past:
+    """`finals` are the live ones by group, `condemned` records that the trainer itself sent to the dead letters.
+
+    What the shard sends to the dead letters, such as an event on another partition than its group's of P, says nothing.
+    """
+
+    partitions: int | None = None
+
+    finals: dict[str, GroupFinal] = field(default_factory=dict[str, GroupFinal])
+    expired: dict[str, Attempts] = field(default_factory=dict[str, Attempts])
+    condemned: set[Handle] = field(default_factory=set[Handle])
+    next_offsets: dict[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def last_step(self) -> int | None:
+        """The newest step that trained a group; None if none did."""
+        return max((final.step for final in self.finals.values() if final.reason is None), default=None)
+
+    def fold(self, event: Event, history: History) -> None:
+        """Fold one event of `group-events`."""
+        try:
+            read_headers(event, self.partitions)
+            said = read_group_event(event)
+        except ValueError as error:
+            log.warning("group-events/%d/%d can't be read: %s", event.partition, event.offset, error)
+            return
+        if not isinstance(said, GroupFinal):
+            self.expired.setdefault(said.group, []).append((said.member, said.attempt))
+        elif history.is_live(said.timeline, said.step):
+            self.finals.setdefault(said.group, said)
+
+
+async def read_past(
+    connection: Connection, history: History, partitions: Collection[int], *, wait_s: float = 0.0
+) -> Past:
+    """Read `group-events` of these partitions and the dead letters to their present ends.
+
+    `wait_s` bounds the wait for a transaction that is open below an end; 0 reads what is committed. Raises
+    OpenTransaction.
+    """
+    past = Past(len(partitions))
+    async for events in _committed(connection, [(Topic.GROUP_EVENTS, number) for number in partitions], wait_s):
+        for event in events:
+            past.fold(event, history)
+            past.next_offsets[event.partition] = event.offset + 1
+    async for events in _committed(connection, [(Topic.DEAD_LETTERS, 0)], wait_s):
+        past.condemned.update(handle for event in events if (handle := _own_rejection(event)) is not None)
+    return past
+
+
+async def _committed(
+    connection: Connection, places: list[tuple[Topic, int]], wait_s: float
+) -> AsyncIterator[list[Event]]:
+    """Events from the first to the present stable end."""
+    ends = await (settled(connection, places, wait_s) if wait_s else ends_at(connection, places))
+    async with Tail(connection, dict.fromkeys(places, 0), known=ends) as tail:
+        async for events in tail.until({place: end.stable for place, end in ends.items()}):
+            yield events
+
+
+def _own_rejection(event: Event) -> Handle | None:
+    """The rollout that a dead letter of ours speaks of."""
+    if event.headers.raw.get("ce_source") != SOURCE.encode():
+        return None
+    topic, handle = rejected_place(event) or (None, None)
+    return handle if topic is Topic.ROLLOUTS else None

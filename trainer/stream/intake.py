@@ -1,0 +1,127 @@
+"""Reading `rollouts` into groups: assigned partitions, no consumer group, one assembly each (design 8).
+
+Guarantees: events are folded in their order; a claimed body is fetched before its event is folded; a record of a policy
+that was never published is bad, said only after `policy-versions` was read to its end. Memory is bounded: the caller
+stops reading when the intake is `full` and it has what it needs; past twice the budget new payloads aren't kept, and
+are read again by handle when they are drawn. Leaves out: deciding and writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rolloutlog.contract.errors import BrokerUnreachable
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.validation import is_claim, read_headers
+from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.kafka.blobs.blob_store import BlobStore, claimed_body
+from rolloutlog.kafka.read.reading import Tail
+from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, fact_of, is_rollout
+from rolloutlog.trainer.stream.policy_log import PolicyLog
+
+
+@dataclass(slots=True, frozen=True)
+class Budget:
+    """What may be held: payload bytes (0: no payload is kept) and groups."""
+
+    payload_bytes: int
+    groups: int
+
+
+@dataclass(slots=True)
+class Intake:
+    """Assemblies by partition, fed from a tail. `changed` and `condemned` are for the caller to take and clear.
+
+    `doomed` are records that a dead letter of the trainer already names.
+    """
+
+    tail: Tail
+    policies: PolicyLog
+    assemblies: Mapping[int, Assembly]
+    blobs: BlobStore | None
+    budget: Budget
+    doomed: set[Handle] = field(default_factory=set[Handle])
+    changed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    condemned: list[tuple[Event, Rejected]] = field(default_factory=list[tuple[Event, Rejected]])
+
+    @property
+    def partitions(self) -> int:
+        """P."""
+        return len(self.assemblies)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of payloads in memory."""
+        return sum(p.payload_bytes for assembly in self.assemblies.values() for p in assembly.groups.values())
+
+    @property
+    def full(self) -> bool:
+        """True when a budget is reached: no more is read than is needed."""
+        groups = sum(len(assembly.groups) for assembly in self.assemblies.values())
+        return groups >= self.budget.groups or self.payload_bytes >= max(self.budget.payload_bytes, 1)
+
+    async def read(self, timeout_ms: int, max_records: int | None = None) -> int:
+        """Fold what arrived, waiting at most `timeout_ms` for the first; how many events that were."""
+        events = await self.tail.poll(timeout_ms, max_records)
+        held = self.payload_bytes
+        for event in events:
+            kept = held < 2 * self.budget.payload_bytes
+            held += len(event.value or b"") if kept else 0
+            await self._fold(event, kept)
+        return len(events)
+
+    async def position(self, partition: int) -> int:
+        """Offset of the next record to come."""
+        return await self.tail.position(Topic.ROLLOUTS, partition)
+
+    async def behind(self, stops: Mapping[int, int]) -> bool:
+        """True while a partition hasn't been read up to its stop."""
+        for partition, stop in stops.items():
+            if await self.position(partition) < stop:
+                return True
+        return False
+
+    async def silent(self) -> set[int]:
+        """Partitions that are read to their end now; none while the broker is away, since nobody knows."""
+        try:
+            return {partition for _, partition in await self.tail.read_out()}
+        except BrokerUnreachable:
+            return set()
+
+    async def _fold(self, event: Event, keep: bool) -> None:
+        assembly = self.assemblies[event.partition]
+        if not assembly.wants(event):
+            assembly.pass_by(event)
+            return
+        pending = assembly.fold(event, await self._fact(event), keep_payload=keep)
+        if pending is not None:
+            self.changed.add((event.partition, pending.id))
+
+    async def _fact(self, event: Event) -> Fact | None:
+        body, body_type = None, None
+        if is_rollout(event) and is_claim(event):
+            try:
+                read_headers(event, self.partitions)
+                body, body_type = await claimed_body(event, self.blobs)
+            except Rejected as rejected:
+                return Bad(Slot.of(event.headers), rejected) if rejected.resolves else None
+        fact = fact_of(event, self.partitions, body, body_type)
+        return await self._known(event, fact) if isinstance(fact, Arrived) else fact
+
+    async def _known(self, event: Event, fact: Arrived) -> Fact:
+        """The fact, or that its record is bad since a policy was never published, or was bad before."""
+        unknown = await self.policies.unknown(fact.rollout.trajectory)
+        doomed = event.handle._replace(size=0) in self.doomed
+        if unknown is None and not doomed:
+            return fact
+        said = "rejected by an earlier trainer" if doomed else f"policy {unknown} was never published"
+        rejected = Rejected(RejectReason.POLICY_UNKNOWN, said)
+        if not doomed:
+            self.condemned.append((event, rejected))
+        return Bad(fact.rollout.slot, rejected)

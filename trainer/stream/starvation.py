@@ -1,0 +1,71 @@
+"""The watchdog: a trainer that gets nothing to train for too long says who is late (design 9.5).
+
+Guarantees: the message names a group, its partition, the offset read and the lag. Leaves out: deciding to go on without
+somebody, which is what straggler policies are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rolloutlog.contract.errors import Starved
+from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.pending_group import PendingGroup
+
+
+class Watch:
+    """A clock of progress, in seconds of whatever monotonic clock is passed in."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._since = 0.0
+
+    def progress(self, now: float) -> None:
+        """Something that a trainer waits for has come."""
+        self._since = now
+
+    def late(self, now: float) -> bool:
+        """True once nothing has come for too long."""
+        return now - self._since >= self._limit_s
+
+
+def no_policy(namespace: str) -> Starved:
+    """The error where groups wait and nobody has ever said which policies there are."""
+    return Starved(
+        f"no policy was ever published or imported in namespace {namespace}: nobody can say how old a token is",
+        "start the trainer, whose GroupStream publishes version 0 first; or publish with PolicyPublisher",
+    )
+
+
+def starved(
+    assemblies: Mapping[int, Assembly], lags: Mapping[int, int], *, seconds: float, ready: int, wanted: int
+) -> Starved:
+    """The error that says what is missing, and where; `lags` are the records left to read, by partition."""
+    waiting = [pending for assembly in assemblies.values() for pending in assembly.groups.values()]
+    what = f"no batch for {seconds:g} s: {ready} of {wanted} groups are ready; "
+    if not waiting:
+        read = ", ".join(f"{p} at offset {a.next_offset} (lag {lags[p]})" for p, a in assemblies.items())
+        return Starved(f"{what}no group is on the log: partitions {read}")
+    if ready == len(waiting):
+        return Starved(
+            f"{what}no other group is on the log, so no batch gets full",
+            "ask for more rollouts, or lower `trainer.batch_groups`; `train run --drain` trains what is ready and ends",
+        )
+    oldest = min(waiting, key=lambda pending: (not pending.group.open_members, pending.timestamp))
+    assembly = assemblies[oldest.partition]
+    return Starved(
+        f"{what}group {oldest.id} on partition {oldest.partition}, read up to offset {assembly.next_offset} "
+        f"(lag {lags[oldest.partition]}), {_missing(oldest)}"
+    )
+
+
+def _missing(pending: PendingGroup) -> str:
+    late = pending.group.open_members
+    if not late:
+        return "is held for a later step"
+    if pending.cut:
+        return (
+            f"lacks members {late[:8]}: the beginning of its partition was deleted, and perhaps records of it, so it "
+            "is trained only with all of its members"
+        )
+    return "waits for " + ", ".join(f"member {i} ({pending.group.status(i)})" for i in late[:8])
