@@ -66,10 +66,10 @@ class BufferShard:
         """Fold rows of the index. Raises IndexMismatch."""
         restore(self.shard, [(event.offset, index_row(event)) for event in rows])
 
-    def cut(self, firsts: Inputs) -> None:
+    def records_deleted(self, firsts: Inputs) -> None:
         """Name the open groups whose records were deleted: a trainer that starts now can't read them."""
         first = firsts[Topic.ROLLOUTS]
-        gone = self.shard.fold.cut_groups(first)
+        gone = self.shard.fold.groups_below(first)
         if gone:
             log.warning(
                 "rollouts/%d begins at %d: records of %d open group(s) were deleted, which are trained no more: %s%s",
@@ -87,14 +87,14 @@ class BufferShard:
         for topic, offset in inputs.items():
             self.shard.passed(topic, offset)
         if self._bounds is not None:
-            self.shard.bound(await self._bounds.now())
+            self.shard.set_bounds(await self._bounds.now())
         while True:
             self.shard.draw(clock=moment.clock, caught_up=moment.caught_up)
             for handle in self.shard.missing():
                 self.shard.supply(handle.offset, await self._payload(handle))
             if not self.shard.render(now=moment.now):
                 break
-        return self.shard.say(now=moment.now, clock=moment.clock)
+        return self.shard.flush(now=moment.now, clock=moment.clock)
 
     def committed(self, offsets: Sequence[int]) -> None:
         """What `flush` returned is on the log."""

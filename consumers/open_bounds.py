@@ -1,7 +1,7 @@
 """The bounds on open groups that hold now: those of the trainer settings that were recorded last (design 8).
 
 Guarantees: `run` is looked at every 10 seconds, whoever asks how often; what it said last holds while the broker is
-away. Leaves out: what the bounds bound (`rolloutlog.buffer.shard.drawing`).
+away. Leaves out: what the bounds bound (`rolloutlog.buffer.shard.candidate_sampler`).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import agree
 
-AGAIN = "stop the buffer services, and run `rolloutlog buffer reindex` again"
+HINT = "stop the buffer services, and run `rolloutlog buffer reindex` again"
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,15 +44,16 @@ class Reindexed:
 
 
 class ReindexShard(BufferShard):
-    """A shard that folds and never emits; `said` are the ids of the dead letters on the log, and its partition is added
+    """A shard that folds and never emits; `dead_letters` are the ids of the dead letters on the log, and its partition
+    is added
     to `done` once all of it is folded and committed."""
 
     def __init__(
         self, partition: int, settings: Settings, payloads: PayloadReader, blobs: BlobStore | None,
-        said: frozenset[bytes], done: set[int],
+        dead_letters: frozenset[bytes], done: set[int],
     ) -> None:  # fmt: skip
         super().__init__(partition, settings, payloads, blobs)
-        self._said, self._done = said, done
+        self._dead_letters, self._done = dead_letters, done
         self.shard.fold.whole = False
         self.shard.is_dirty = True  # an empty partition gets its shard row too
 
@@ -62,8 +63,12 @@ class ReindexShard(BufferShard):
             self.shard.passed(topic, offset)
         if moment.caught_up and not self.shard.fold.whole:
             self.shard.fold.whole = self.shard.is_dirty = True
-        said = self.shard.say(now=moment.now, clock=moment.clock)
-        return [record for record in said if record.topic is not Topic.DEAD_LETTERS or _id(record) not in self._said]
+        records = self.shard.flush(now=moment.now, clock=moment.clock)
+        return [record for record in records if not self._is_repeated(record)]
+
+    def _is_repeated(self, record: Outgoing) -> bool:
+        """A dead letter that is on the log already."""
+        return record.topic is Topic.DEAD_LETTERS and _id(record) in self._dead_letters
 
     def committed(self, offsets: Sequence[int]) -> None:
         """What `flush` returned is on the log."""
@@ -85,7 +90,7 @@ async def reindex(
     options = replace(options or LoopOptions(), anew=True)
     await _alone(connection, options.role)
     blobs = store_of(settings, patience_s=options.patience_s)
-    said, done = await _dead_letters(connection), set[int]()
+    known, done = await _dead_letters(connection), set[int]()
     cut = [
         f"{connection.names.topic(topic)}/{partition} begins at offset {end.first}"
         for (topic, partition), end in (await ends(connection, INPUT_TOPICS)).items()
@@ -93,14 +98,14 @@ async def reindex(
     ]
     async with PayloadReader(connection) as payloads:
         loop = PartitionLoop(
-            connection, lambda number: ReindexShard(number, settings, payloads, blobs, said, done), options, blobs
+            connection, lambda number: ReindexShard(number, settings, payloads, blobs, known, done), options, blobs
         )
         if on_start is not None:
             on_start(loop)
         with ended_by(stop, loop, blobs):
             await loop.run(drain=True)
     if missing := sorted(set(range(settings.topics.partitions)) - done):
-        raise Fenced(f"partitions {missing} aren't folded anew: a buffer service came, or this was stopped", AGAIN)
+        raise Fenced(f"partitions {missing} aren't folded anew: a buffer service came, or this was stopped", HINT)
     return Reindexed(loop.totals.events, settings.topics.partitions, cut)
 
 

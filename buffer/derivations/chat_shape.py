@@ -2,7 +2,7 @@
 
 Guarantees: total on JSON; what isn't a chat's is named by node and field. A record needn't be a chat to be sound: it is
 indexed and trained as it is, and nothing is derived from it. Leaves out: whether the conversation makes sense
-(`surgery`).
+(`conversation`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rolloutlog.buffer.derivations.conversation import Conversation, restarts, tool_results
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
-from rolloutlog.buffer.derivations.surgery import Conversation, restarts, tool_results
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind

@@ -1,7 +1,7 @@
 """A group that a shard still works for: its membership, its origin seed, and who took what (design 2 and 6).
 
 Guarantees: depends on the three prefixes, never on their interleaving. Leaves out: clocks (`leases`) and what is
-asked for again (`asking`).
+asked for again (`re_emission`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Emitted(NamedTuple):
     asks: tuple[Ask, ...]
 
 
-class Holder(NamedTuple):
+class LeaseHolder(NamedTuple):
     """Who holds a seed, and for how many milliseconds without renewal."""
 
     worker: str
@@ -86,7 +86,7 @@ class OpenGroup:
     seed: Seed | None = None
     seed_offset: int | None = None
     seeds: dict[str, Emitted] = field(default_factory=dict[str, Emitted])
-    takes: dict[str, Holder] = field(default_factory=dict[str, Holder])
+    takes: dict[str, LeaseHolder] = field(default_factory=dict[str, LeaseHolder])
     cancelled_seeds: set[str] = field(default_factory=set[str])
     refused: bool = False
     counted: bool = False
@@ -123,7 +123,7 @@ class OpenGroup:
 
     def taken(self, row: TakeRow) -> Disposition:
         """Fold `seed.taken`; the same worker with the same lease renews, which only the clock notices."""
-        take = Holder(row.worker, row.lease_ms)
+        take = LeaseHolder(row.worker, row.lease_ms)
         if self.takes.get(row.seed) == take:
             return Disposition.DUPLICATE
         self.takes[row.seed] = take

@@ -30,7 +30,7 @@ from rolloutlog.buffer.index.rows import (
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.tally import EVAL, TRAINED, Tally
 from rolloutlog.buffer.sources.candidates import Candidate, Mark, Pool, SourceRecord
-from rolloutlog.buffer.sources.screening import CandidateKey, key_of, may_be_drawn, offered
+from rolloutlog.buffer.sources.screening import CandidateKey, candidates_of, key_of, may_be_drawn
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
@@ -180,7 +180,7 @@ class Fold:
         return Disposition.TAKEN
 
     def _add_source(self, row: RolloutRow, group: Group, *, dead: bool) -> None:
-        candidates = offered(row, self.settings, self.census.skipped)
+        candidates = candidates_of(row, self.settings, self.census.skipped)
         if not candidates:
             return
         notes = group.member(row.member).notes.get(row.attempt)
@@ -324,7 +324,7 @@ class Fold:
             self.wanted_row,
         )  # fmt: skip
 
-    def cut_groups(self, first: int) -> list[str]:
+    def groups_below(self, first: int) -> list[str]:
         """Open groups of which a record that stands lies below that offset of `rollouts`, where nothing is any more."""
         records = (
             (name, member.record) for name, opened in self.groups.items() for member in opened.group.members.values()

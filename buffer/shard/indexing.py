@@ -23,7 +23,7 @@ from rolloutlog.buffer.index.rows import (
     decode,
     row_event,
 )
-from rolloutlog.buffer.sources.fitness import fitness_of
+from rolloutlog.buffer.sources.eligibility import eligibility_of
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.group_events import MemberExpired, read_group_event
 from rolloutlog.contract.events.rollouts import (
@@ -100,7 +100,7 @@ def rejected_row(event: Event, rejected: Rejected) -> RolloutRow | None:
 def _rollout(event: Event, body: Body | None) -> Found:
     rollout = read_rollout(event, *(body or (None, None)))
     slot, trajectory = rollout.slot, rollout.trajectory
-    fit = fitness_of(rollout)
+    fit = eligibility_of(rollout)
     raw = (event.value or b"") if body is None else body.value
     oldest, newest = trajectory.policy_span or (None, None)
     row = RolloutRow(

@@ -2,7 +2,7 @@
 
 Guarantees: a lease starts anew with each event of its seed; a new owner starts every lease afresh once it has read its
 inputs, so nothing is lost with an owner and nothing is taken from a worker that still renews. Leaves out: which members
-are lost with a seed (`asking`). Nothing here is in the fold: *when* isn't pure.
+are lost with a seed (`re_emission`). Nothing here is in the fold: *when* isn't pure.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 to 90).
 
 Guarantees: a seed is a function of its source's record, the draw and the settings, byte for byte; a member seed names
-its origin, so all members of a group descend from one. Leaves out: choosing (`draws`, `asking`).
+its origin, so all members of a group descend from one. Leaves out: choosing (`draws`, `re_emission`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import orjson
 
+from rolloutlog.buffer.derivations.conversation import main_agent, main_root
 from rolloutlog.buffer.derivations.protocol import Derivation
-from rolloutlog.buffer.derivations.surgery import main_agent, main_root
 from rolloutlog.buffer.group.open_group import OpenGroup
-from rolloutlog.buffer.shard.asking import Again
+from rolloutlog.buffer.shard.re_emission import MemberRetry
 from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
 from rolloutlog.contract.events import seeds
 from rolloutlog.contract.events.seeds import Anchor, Ask, Draw, Seed
@@ -67,15 +67,15 @@ def settings_id(settings: DerivationSettings) -> str:
     return id_of("derivation", text.decode())
 
 
-def member_seed(opened: OpenGroup, origin: Seed, again: Again) -> Seed:
+def member_seed(opened: OpenGroup, origin: Seed, retry: MemberRetry) -> Seed:
     """A seed that asks for one member of an open group: what the origin asked, at a higher attempt."""
-    prefix = again.prefix
+    prefix = retry.prefix
     return Seed(
-        id=member_seed_id(origin.group, again.member, again.attempt), kind=again.kind, group=origin.group,
+        id=member_seed_id(origin.group, retry.member, retry.attempt), kind=retry.kind, group=origin.group,
         group_size=origin.group_size, group_train=origin.group_train, run_kind=origin.run_kind, env=origin.env,
         derivation=origin.derivation, source=origin.source, anchor=origin.anchor, depth=origin.depth,
         budget=_budget(origin, 0 if prefix is None else prefix.sampled),
-        asks=[Ask(member=again.member, attempt=again.attempt)],
+        asks=[Ask(member=retry.member, attempt=retry.attempt)],
         prefix=None if prefix is None else str(prefix.handle), prefix_digest=None if prefix is None else prefix.digest,
         origin_seed=origin.id, origin_offset=opened.seed_offset, dispatch_step=origin.dispatch_step,
     )  # fmt: skip

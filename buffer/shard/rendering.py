@@ -1,7 +1,8 @@
 """From a draw to the seed that is emitted, or to why there is none.
 
 Guarantees: total: a draw whose seed can't be made, or that no reader or topic would take, is void with a reason, never
-an exception; what is made is sound to whoever reads it. Leaves out: choosing (`drawing`), and reading payloads.
+an exception; what is made is sound to whoever reads it. Leaves out: choosing (`candidate_sampler`), and reading
+payloads.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ reading payloads (`rolloutlog.consumers.buffer_service`).
     shard.draw(...)                     choose what to derive; `missing()` are the payloads that it needs
     shard.supply(offset, payload)
     shard.render(...)                   True where a draw was void: draw again
-    shard.say(...)                      all records of one transaction, the shard row last
+    shard.flush(...)                      all records of one transaction, the shard row last
     shard.committed(offsets)
 """
 
@@ -27,13 +27,13 @@ from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import CancelRow, Row, SeedRow, StateRow, TakeRow, WantedRow
 from rolloutlog.buffer.index.skip import Skip
-from rolloutlog.buffer.shard.asking import lost_with, to_make_again
-from rolloutlog.buffer.shard.drawing import Drawing, Drawn
+from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.indexing import Body, Found, rejected_row, row_of, written
 from rolloutlog.buffer.shard.leases import Leases
 from rolloutlog.buffer.shard.lineage import member_seed
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
+from rolloutlog.buffer.shard.re_emission import due_retries, members_lost_with
 from rolloutlog.buffer.shard.rendering import Void, emitted, rendered
 from rolloutlog.buffer.shard.wanted import Wanted
 from rolloutlog.buffer.sources.candidates import Candidate
@@ -57,21 +57,21 @@ Attempt = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Shard:
-    """One partition. `asked`, `cancelling` and `drawing` are what was emitted and hasn't come back."""
+    """One partition. `re_emitted`, `cancelling` and `sampler` are what was emitted and hasn't come back."""
 
     settings: Settings
     fold: Fold
-    drawing: Drawing
+    sampler: CandidateSampler
     cache: PayloadCache
     source: str
     digest: str
     leases: Leases = field(default_factory=Leases)
     wanted: Wanted = field(default_factory=Wanted)
-    asked: set[Attempt] = field(default_factory=set[Attempt])
+    re_emitted: set[Attempt] = field(default_factory=set[Attempt])
     cancelling: set[str] = field(default_factory=set[str])
-    touched: set[str] = field(default_factory=set[str])
+    changed_groups: set[str] = field(default_factory=set[str])
     rows: list[tuple[Row, Outgoing]] = field(default_factory=list[tuple[Row, Outgoing]])
-    dead: list[Outgoing] = field(default_factory=list[Outgoing])
+    dead_letters: list[Outgoing] = field(default_factory=list[Outgoing])
     seeds: list[Outgoing] = field(default_factory=list[Outgoing])
     supplied: dict[int, Trajectory | Void] = field(default_factory=dict[int, "Trajectory | Void"])
     ready: bool = False
@@ -82,7 +82,7 @@ class Shard:
         """A shard before its first row."""
         digest = settings.digest
         return cls(
-            settings, Fold.empty(partition, settings.buffer), Drawing(settings, digest, settings.trainer),
+            settings, Fold.empty(partition, settings.buffer), CandidateSampler(settings, digest, settings.trainer),
             PayloadCache(settings.buffer.cache_bytes), f"/buffer/{partition}", digest,
         )  # fmt: skip
 
@@ -96,7 +96,7 @@ class Shard:
         """Fold one row of the index."""
         self.fold.apply(row)
         if isinstance(row, WantedRow):
-            self.wanted.said = row
+            self.wanted.last = row
         self.fold.placed(row, offset)
 
     def read(self, event: Event, body: Body | Rejected | None = None, *, now: int, clock: float) -> None:
@@ -113,7 +113,7 @@ class Shard:
         self.is_dirty = True
 
     def _fold(self, found: Found, event: Event, body: Body | Rejected | None, now: int, clock: float) -> None:
-        row = self._late(found.row) if isinstance(found.row, RolloutRow) else found.row
+        row = self._marked_late(found.row) if isinstance(found.row, RolloutRow) else found.row
         made = self._written(row, now)
         disposition = self.fold.apply(row)
         if isinstance(row, TakeRow) and row.group in self.fold.groups:
@@ -121,60 +121,60 @@ class Shard:
         if disposition is Disposition.DUPLICATE:
             return
         self.rows.append((row, made))
-        self._came_back(row)
+        self._acknowledge(row)
         if isinstance(row, RolloutRow) and found.fault is not None:
-            self._tell(row, found.fault, None, now)
+            self._reject_derivation(row, found.fault, None, now)
         if isinstance(row, RolloutRow) and row.offset in self.fold.pool.sources:
             carried = (event.value or b"", event.headers.require(Headers.content_type))
             self.cache.put(row.offset, *(body if isinstance(body, Body) else carried))
 
     def _reject(self, event: Event, rejected: Rejected, now: int) -> None:
-        self.dead.append(rejected_event(event, rejected, source=self.source, now=now))
+        self.dead_letters.append(rejected_event(event, rejected, source=self.source, now=now))
         bad = rejected_row(event, rejected)
-        if bad is not None and self.fold.apply(row := self._late(bad)) is not Disposition.DUPLICATE:
+        if bad is not None and self.fold.apply(row := self._marked_late(bad)) is not Disposition.DUPLICATE:
             self.rows.append((row, self._written(row, now)))
-            self.touched.add(row.group)
+            self.changed_groups.add(row.group)
 
-    def _late(self, row: RolloutRow) -> RolloutRow:
+    def _marked_late(self, row: RolloutRow) -> RolloutRow:
         """The row of a record, which says if its group has ended."""
         return row._replace(late=True) if row.group in self.fold.closed else row
 
     def _written(self, row: Row, now: int) -> Outgoing:
         return written(row, partition=self.fold.partition, source=self.source, now=now)
 
-    def _tell(self, row: RolloutRow, detail: str, derivation: str | None, now: int) -> None:
+    def _reject_derivation(self, row: RolloutRow, detail: str, derivation: str | None, now: int) -> None:
         """Nothing is derived from that sound record, and why."""
         letter = derivation_rejected_event(
             row.handle(self.fold.partition), detail, group=row.group, rollout=rollout_id(row.group, row.member),
             digest=row.digest, derivation=derivation, source=self.source, now=now,
         )  # fmt: skip
-        self.dead.append(letter)
+        self.dead_letters.append(letter)
 
-    def _came_back(self, row: Row) -> None:
+    def _acknowledge(self, row: Row) -> None:
         """What was emitted and is folded now is no longer in flight."""
         if isinstance(row, SeedRow):
             seed = row.seed
-            self.asked -= {(seed.group, ask.member, ask.attempt) for ask in seed.asks}
+            self.re_emitted -= {(seed.group, ask.member, ask.attempt) for ask in seed.asks}
             if seed.draw is not None:
-                self.drawing.folded(seed.draw)
+                self.sampler.acknowledge(seed.draw)
         elif isinstance(row, CancelRow):
             self.cancelling.discard(row.group)
-        self.touched.add(getattr(row, "group", ""))
+        self.changed_groups.add(getattr(row, "group", ""))
 
     # emitting
 
-    def bound(self, trainer: TrainerSettings) -> None:
+    def set_bounds(self, trainer: TrainerSettings) -> None:
         """The trainer settings that hold now: how many groups may be open."""
-        self.drawing.trainer = trainer
+        self.sampler.trainer = trainer
 
     def draw(self, *, clock: float, caught_up: bool) -> None:
-        """Choose what to derive now; call before `missing` and `say`."""
+        """Choose what to derive now; call before `missing` and `flush`."""
         if not caught_up:
             self.ready = False
             return
         if not self.ready:
             self._take_over(clock)
-        self.drawing.draw(self.fold)
+        self.sampler.sample(self.fold)
 
     def _take_over(self, clock: float) -> None:
         """The inputs are read to where they ended: every lease starts afresh, and every open group is looked at."""
@@ -183,12 +183,12 @@ class Shard:
         for group, opened in self.fold.groups.items():
             for seed, take in opened.takes.items():
                 self.leases.start(seed, group, take.lease_ms, clock)
-        self.touched |= self.fold.groups.keys()
+        self.changed_groups |= self.fold.groups.keys()
 
     def missing(self) -> list[Handle]:
         """Payloads that the draws under way need and that aren't cached."""
         known = self.cache.held.keys() | self.supplied.keys()
-        rows = {drawn.source.row.offset: drawn.source.row for drawn in self.drawing.queue}
+        rows = {drawn.source.row.offset: drawn.source.row for drawn in self.sampler.queue}
         return sorted(row.handle(self.fold.partition) for offset, row in rows.items() if offset not in known)
 
     def supply(self, offset: int, payload: Trajectory | Void) -> None:
@@ -200,8 +200,8 @@ class Shard:
 
         True where one was void: its candidate is discarded, and others may be drawn.
         """
-        while self.drawing.queue:
-            drawn = self.drawing.queue[0]
+        while self.sampler.queue:
+            drawn = self.sampler.queue[0]
             payload = self._payload(drawn)
             if payload is None:
                 return False
@@ -210,15 +210,15 @@ class Shard:
                 self._discard(drawn, made, now)
                 return True
             self.seeds.append(made)
-            self.drawing.left(drawn)
+            self.sampler.mark_emitted(drawn)
         self.supplied.clear()
         return False
 
-    def _payload(self, drawn: Drawn) -> Trajectory | Void | None:
+    def _payload(self, drawn: CandidateDraw) -> Trajectory | Void | None:
         offset = drawn.source.row.offset
         return self.supplied.get(offset) or self.cache.get(offset)
 
-    def _render(self, drawn: Drawn, payload: Trajectory | Void, now: int) -> Outgoing | Void:
+    def _render(self, drawn: CandidateDraw, payload: Trajectory | Void, now: int) -> Outgoing | Void:
         if isinstance(payload, Void):
             return payload
         partition = self.fold.partition
@@ -228,81 +228,81 @@ class Shard:
             return seed
         return emitted(seed, self.settings, partition=partition, source=self.source, now=now)
 
-    def _discard(self, drawn: Drawn, why: Void, now: int) -> None:
+    def _discard(self, drawn: CandidateDraw, why: Void, now: int) -> None:
         """Pass over a candidate, and over all in the queue whose payload can't be had either."""
         void = {drawn.key: (drawn, why)}
-        for other in self.drawing.queue:
+        for other in self.sampler.queue:
             if isinstance(payload := self._payload(other), Void):
                 void.setdefault(other.key, (other, payload))
         for each, reason in void.values():
             each.candidate.discarded = True
             self.fold.census.skipped[each.candidate.derivation, reason.skip] += 1
             if reason.skip is not Skip.GONE:
-                self._tell(each.source.row, reason.detail, each.candidate.derivation, now)
-        self.drawing.void()
+                self._reject_derivation(each.source.row, reason.detail, each.candidate.derivation, now)
+        self.sampler.clear()
         self.is_dirty = True  # the shard row counts it
 
-    def say(self, *, now: int, clock: float) -> list[Outgoing]:
+    def flush(self, *, now: int, clock: float) -> list[Outgoing]:
         """Everything since the last commit: rows, dead letters, seeds, cancellations, and the shard row last.
 
         Empty where there is nothing; a shard that only read past duplicates says so with its shard row.
         """
         emitted = self._emit(now, clock)
-        said = self.dead + emitted
+        records = self.dead_letters + emitted
         wanted = self.wanted.due(self.fold, clock) if self.ready else None
-        if not said and not self.is_dirty and wanted is None:
+        if not records and not self.is_dirty and wanted is None:
             return []
         self.rows += [(row, self._written(row, now)) for row in (wanted, self.fold.state_row(self.digest)) if row]
-        return said + [made for _, made in self.rows]
+        return records + [made for _, made in self.rows]
 
     def _emit(self, now: int, clock: float) -> list[Outgoing]:
         if not self.ready:
             return []
         lost = self.leases.lost(clock)
-        said = [record for seed, group in lost for record in self._make_again(group, now, seed)]
-        said += [record for group in sorted(self.touched) for record in self._make_again(group, now)]
-        self.touched.clear()
+        records = [record for seed, group in lost for record in self._re_emit(group, now, seed)]
+        records += [record for group in sorted(self.changed_groups) for record in self._re_emit(group, now)]
+        self.changed_groups.clear()
         self.render(now=now)
-        return said + self.seeds
+        return records + self.seeds
 
-    def _make_again(self, group: str, now: int, lost_seed: str | None = None) -> list[Outgoing]:
+    def _re_emit(self, group: str, now: int, lost_seed: str | None = None) -> list[Outgoing]:
         """Seeds for members that must be made again, or the end of a group that is out of attempts."""
         opened = self.fold.groups.get(group)
         if opened is None or opened.seed is None or group in self.cancelling:
             return []
-        lost = lost_with(opened, lost_seed) if lost_seed else set[int]()
-        wanted = [
-            again for again in to_make_again(opened, lost) if (group, again.member, again.attempt) not in self.asked
+        lost = members_lost_with(opened, lost_seed) if lost_seed else set[int]()
+        retries = [
+            retry for retry in due_retries(opened, lost) if (group, retry.member, retry.attempt) not in self.re_emitted
         ]
-        if any(again.attempt > self.settings.buffer.max_attempts for again in wanted):
-            return self._give_up(opened, now, OUT_OF_ATTEMPTS)
+        if any(retry.attempt > self.settings.buffer.max_attempts for retry in retries):
+            return self._cancel_open(opened, now, OUT_OF_ATTEMPTS)
         try:
-            said = [self._seed_event(member_seed(opened, opened.seed, again), now) for again in wanted]
+            records = [self._seed_event(member_seed(opened, opened.seed, retry), now) for retry in retries]
         except HOSTILE:
-            return self._give_up(opened, now, UNWRITABLE)
-        self.asked |= {(group, again.member, again.attempt) for again in wanted}
-        return said
+            return self._cancel_open(opened, now, UNWRITABLE)
+        self.re_emitted |= {(group, retry.member, retry.attempt) for retry in retries}
+        return records
 
-    def _give_up(self, opened: OpenGroup, now: int, reason: str) -> list[Outgoing]:
+    def _cancel_open(self, opened: OpenGroup, now: int, reason: str) -> list[Outgoing]:
         """Cancel the open members of a group, and every seed that asks for one of them (design 2)."""
         group = opened.group
-        said: dict[str, Any] = {"reason": reason, "source": self.source, "now": now}
+        facts: dict[str, Any] = {"reason": reason, "source": self.source, "now": now}
         self.cancelling.add(group.id)
         members = group.open_members
-        asking = [seed for seed in opened.seeds if any(ask.member in members for ask in opened.asked_by(seed))]
+        cancelled = [seed for seed in opened.seeds if any(ask.member in members for ask in opened.asked_by(seed))]
         return [
-            cancelled_event(group=group.id, group_size=group.size, members=members, kind=group.kind, **said),
-            *(seed_cancelled_event(seed=seed, group=group.id, group_size=group.size, **said) for seed in asking),
+            cancelled_event(group=group.id, group_size=group.size, members=members, kind=group.kind, **facts),
+            *(seed_cancelled_event(seed=seed, group=group.id, group_size=group.size, **facts) for seed in cancelled),
         ]
 
     def _seed_event(self, seed: Seed, now: int) -> Outgoing:
         return seed_event(seed, source=self.source, now=now, partition=self.fold.partition)
 
     def committed(self, offsets: Sequence[int]) -> None:
-        """What `say` returned is on the log, at these offsets."""
+        """What `flush` returned is on the log, at these offsets."""
         for (row, _), offset in zip(self.rows, offsets[-len(self.rows) :], strict=True):
             self.fold.placed(row, offset)
-        self.rows, self.dead, self.seeds, self.is_dirty = [], [], [], False
+        self.rows, self.dead_letters, self.seeds, self.is_dirty = [], [], [], False
 
     def passed(self, topic: Topic, next_offset: int) -> None:
         """An input was read up to there; markers at the end have no event."""

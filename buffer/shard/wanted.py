@@ -33,10 +33,11 @@ def wanted_of(fold: Fold) -> WantedRow:
 
 @dataclass(slots=True)
 class Wanted:
-    """When the row is written anew: where it differs from what was `said`, and not before `not_before`, in seconds of
+    """When the row is written anew: where it differs from what was written `last`, and not before `not_before`, in
+    seconds of
     the caller's clock. `changes` of the fold were looked at."""
 
-    said: WantedRow = NOTHING
+    last: WantedRow = NOTHING
     not_before: float = -math.inf
     changes: int = 0
 
@@ -45,7 +46,7 @@ class Wanted:
         if clock < self.not_before or fold.changes == self.changes:
             return None
         self.changes, row = fold.changes, wanted_of(fold)
-        if row == self.said:
+        if row == self.last:
             return None
-        self.said, self.not_before = row, clock + EVERY_S
+        self.last, self.not_before = row, clock + EVERY_S
         return row

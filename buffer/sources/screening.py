@@ -29,12 +29,14 @@ def key_of(source: SourceRecord, candidate: Candidate) -> CandidateKey:
     return source.row.offset, candidate.derivation, candidate.point.node
 
 
-def offered(row: RolloutRow, settings: BufferSettings, skips: Skips) -> list[Candidate]:
+def candidates_of(row: RolloutRow, settings: BufferSettings, skips: Skips) -> list[Candidate]:
     """Candidates that the derivations find in a record; the others are counted in `skips`."""
-    return [found for derivation in settings.derivations for found in _offered(row, derivation, settings.salt, skips)]
+    return [
+        found for derivation in settings.derivations for found in _candidates_of(row, derivation, settings.salt, skips)
+    ]
 
 
-def _offered(row: RolloutRow, settings: DerivationSettings, salt: str, skips: Skips) -> list[Candidate]:
+def _candidates_of(row: RolloutRow, settings: DerivationSettings, salt: str, skips: Skips) -> list[Candidate]:
     points = anchors_for(row, settings)
     if isinstance(points, Skip):
         skips[settings.name, points] += 1

@@ -98,7 +98,7 @@ class Owner:
                 self.shard.supply(handle.offset, self.log.payload(handle))
             if not self.shard.render(now=NOW):
                 break
-        records = self.shard.say(now=NOW, clock=self.clock)
+        records = self.shard.flush(now=NOW, clock=self.clock)
         first = len(self.log.topics[Topic.ROLLOUT_INDEX])
         self.log.append(*records)
         if records:

@@ -13,8 +13,8 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.contract.wire.headers import KNOWN, Headers
+from tests.buffer.events_by_hand import annotated, cancelled, expired, final, fresh, rollout, taken
 from tests.buffer.partition_log import NOW, settings_of
-from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, taken
 
 SETTINGS = settings_of()
 LIMIT = 60 * 1024
@@ -45,7 +45,7 @@ def goes_on(*events: Event) -> None:
     for event in events:
         shard.read(event, now=NOW, clock=0.0)
     shard.draw(clock=0.0, caught_up=True)
-    said = shard.say(now=NOW, clock=99.0)
+    said = shard.flush(now=NOW, clock=99.0)
     kinds = [dict(record.headers)["ce_type"].decode() for record in said]
     assert set(kinds) - {EventType.SHARD_STATE}, "nothing is passed over in silence"
     assert all(record.size < LIMIT for record in said)

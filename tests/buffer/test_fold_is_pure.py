@@ -19,8 +19,8 @@ from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
 from rolloutlog.contract.wire.headers import Headers
+from tests.buffer.events_by_hand import annotated, cancelled, expired, final, forged, fresh, rollout, seed_id, taken
 from tests.buffer.partition_log import NOW, PartitionLog, compacted, group_id, settings_of
-from tests.buffer.said import annotated, cancelled, expired, final, forged, fresh, rollout, seed_id, taken
 
 SETTINGS = settings_of(
     buffer={
@@ -102,7 +102,7 @@ def run(topics: dict[Topic, list[Event]], random: Random) -> tuple[Fold, list[by
 
 
 def flushed(shard: Shard) -> list[bytes]:
-    said = [record for record in shard.say(now=NOW, clock=0.0) if record.topic is Topic.ROLLOUT_INDEX]
+    said = [record for record in shard.flush(now=NOW, clock=0.0) if record.topic is Topic.ROLLOUT_INDEX]
     if said:
         shard.committed(range(len(said)))
     return [record.value for record in said]

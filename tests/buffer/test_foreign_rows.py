@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from rolloutlog.buffer.index.rows import decode, encode
 from rolloutlog.buffer.shard.fold import Fold
+from tests.buffer.events_by_hand import annotated, cancelled, expired, final, fresh, rollout, taken
 from tests.buffer.partition_log import Owner, PartitionLog, settings_of
-from tests.buffer.said import annotated, cancelled, expired, final, fresh, rollout, taken
 
 SETTINGS = settings_of()
 

@@ -12,8 +12,8 @@ from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
+from tests.buffer.events_by_hand import rollout
 from tests.buffer.partition_log import NOW, Owner, PartitionLog, restored, settings_of
-from tests.buffer.said import rollout
 from tests.cases.hostile import Path, hostile, told
 from tests.cases.raw import Raw
 

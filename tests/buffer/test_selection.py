@@ -14,9 +14,9 @@ from rolloutlog.buffer.sources.selection import anchors_for, in_band
 from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.settings import DerivationSettings, Selection
 from rolloutlog.contract.vocabulary import AnchorKind, Status
+from tests.buffer.events_by_hand import rollout, tool_turns
 from tests.buffer.partition_log import PartitionLog, settings_of
 from tests.buffer.recorded import say
-from tests.buffer.said import rollout, tool_turns
 
 
 def row(**facts: Any) -> RolloutRow:

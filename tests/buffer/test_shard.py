@@ -19,9 +19,20 @@ from rolloutlog.contract.ids import derived_seed_id, member_seed_id, rollout_id
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
+from tests.buffer.events_by_hand import (
+    annotated,
+    cancelled,
+    expired,
+    final,
+    forged,
+    fresh,
+    rollout,
+    seed_id,
+    taken,
+    tool_turns,
+)
 from tests.buffer.partition_log import Owner, PartitionLog, group_id, restored, settings_of
 from tests.buffer.recorded import say
-from tests.buffer.said import annotated, cancelled, expired, final, forged, fresh, rollout, seed_id, taken, tool_turns
 
 
 def log_of(*records: Any, **changes: Any) -> PartitionLog:
@@ -464,11 +475,11 @@ class TestPayloads:
         owner.read(Topic.ROLLOUTS)
         owner.shard.draw(clock=0.0, caught_up=True)
         (handle,) = owner.shard.missing()
-        assert not any(record.topic is Topic.SEEDS for record in owner.shard.say(now=1, clock=0.0))
+        assert not any(record.topic is Topic.SEEDS for record in owner.shard.flush(now=1, clock=0.0))
         log.append(*whole("b"))
         owner.read(Topic.ROLLOUTS)
         owner.shard.supply(handle.offset, log.trajectory(handle))
-        (made,) = [record for record in owner.shard.say(now=1, clock=0.0) if record.topic is Topic.SEEDS]
+        (made,) = [record for record in owner.shard.flush(now=1, clock=0.0) if record.topic is Topic.SEEDS]
         draw = Seed.decode(made.value).draw
         assert draw
         assert (draw.number, draw.rollouts) == (0, 2)

@@ -10,8 +10,8 @@ from rolloutlog.buffer.shard.wanted import wanted_of
 from rolloutlog.contract.events.seeds import Ask, seed_cancelled_event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import SeedKind
+from tests.buffer.events_by_hand import final, fresh, rollout, seed_id, taken
 from tests.buffer.partition_log import NOW, Owner, PartitionLog, group_id, restored, settings_of
-from tests.buffer.said import final, fresh, rollout, seed_id, taken
 
 SETTINGS = settings_of(buffer={"ratio": 0.0})
 

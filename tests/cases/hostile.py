@@ -18,7 +18,7 @@ from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.record.value import encode
-from tests.buffer.said import slot, tool_turns
+from tests.buffer.events_by_hand import slot, tool_turns
 from tests.cases.raw import Raw
 
 Path = tuple[str | int, ...]

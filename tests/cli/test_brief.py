@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rolloutlog.cli.screen.brief import brief, few, is_rollout, node_rows, one_line_each
 from rolloutlog.consumers.views.event_view import trajectory_json
 from rolloutlog.contract.record.trajectory import Trajectory
-from tests.buffer.said import tool_turns
+from tests.buffer.events_by_hand import tool_turns
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

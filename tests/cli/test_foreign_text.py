@@ -17,7 +17,7 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
-from tests.buffer.said import tool_turns
+from tests.buffer.events_by_hand import tool_turns
 from tests.cases.raw import Raw
 from tests.trainer.log import Log
 

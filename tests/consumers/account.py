@@ -91,7 +91,9 @@ class PartitionAccount:
         taken = {row.offset for row, _ in anew.rows if isinstance(row, RolloutRow) and not row.rejected}
         indexed = {row.offset for row in self.rows if isinstance(row, RolloutRow) and not row.rejected}
         assert indexed == taken, f"partition {self.partition}: lost or invented rows at {sorted(indexed ^ taken)[:5]}"
-        assert len(anew.dead) == len(dead), f"{len(dead)} dead letters on {self.partition}, not {len(anew.dead)}"
+        assert len(anew.dead_letters) == len(dead), (
+            f"{len(dead)} dead letters on {self.partition}, not {len(anew.dead_letters)}"
+        )
         anew.fold.settle()
         assert restored == anew.fold
         self.check_draws()

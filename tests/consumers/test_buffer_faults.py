@@ -20,7 +20,7 @@ from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
-from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
+from tests.buffer.events_by_hand import annotated, expired, final, fresh, rollout, taken
 from tests.consumers.account import check
 from tests.kafka.crew import Crew
 from tests.kafka.test_faults import all_folded

@@ -35,8 +35,8 @@ from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
+from tests.buffer.events_by_hand import annotated, expired, final, fresh, rollout, taken
 from tests.buffer.partition_log import group_id
-from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
 from tests.cases.bad_inputs import BAD_INPUTS
 from tests.cases.raw import Raw
 from tests.consumers.account import check, dead_letters, read_account

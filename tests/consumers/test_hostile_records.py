@@ -14,8 +14,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import SeedKind, Status
 from rolloutlog.kafka.client.connection import connection_of
 from rolloutlog.kafka.write.writing import Writer
+from tests.buffer.events_by_hand import fresh, rollout
 from tests.buffer.partition_log import NOW
-from tests.buffer.said import fresh, rollout
 from tests.buffer.test_hostile_json import NOT_CHATS
 from tests.cases.hostile import told
 from tests.cases.raw import Raw

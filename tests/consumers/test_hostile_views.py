@@ -22,8 +22,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.rejection import HOSTILE, Rejected
 from rolloutlog.formats.writers.standing import Standing
 from rolloutlog.trainer.staleness.agents import agents_of
+from tests.buffer.events_by_hand import fresh, rollout
 from tests.buffer.partition_log import Owner
-from tests.buffer.said import fresh, rollout
 from tests.buffer.test_hostile_json import log_of
 from tests.cases.hostile import hostile, json_values, text_of, told
 from tests.cases.raw import Raw

@@ -28,8 +28,8 @@ from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 from rolloutlog.kafka.read.reading import read_to_end
+from tests.buffer.events_by_hand import annotated, expired, final, fresh, rollout, taken
 from tests.buffer.partition_log import group_id
-from tests.buffer.said import annotated, expired, final, fresh, rollout, taken
 from tests.consumers.account import check, dead_letters
 from tests.consumers.test_buffer_service import OPTIONS, drain, groups, made, write
 

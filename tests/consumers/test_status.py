@@ -19,7 +19,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.kafka.loop import partition_loop
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
-from tests.buffer.said import rollout
+from tests.buffer.events_by_hand import rollout
 from tests.trainer.log import Log, now
 
 pytestmark = pytest.mark.broker

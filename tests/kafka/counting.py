@@ -42,7 +42,7 @@ class CountingShard:
     def begin(self, first_row: int) -> None:
         pass
 
-    def cut(self, firsts: Inputs) -> None:
+    def records_deleted(self, firsts: Inputs) -> None:
         pass
 
     def recall(self, row: Event) -> Checkpoint:

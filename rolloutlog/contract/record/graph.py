@@ -1,7 +1,7 @@
 """The message graph from its parent pointers alone: paths, leaves, branches (reference prime_verifiers 1.3).
 
 Guarantees: branches are derived, never stored: one per leaf in leaf order, each the path from its root; a parent comes
-before its child. Leaves out: what the messages say (`rolloutlog.buffer.derivations.surgery`).
+before its child. Leaves out: what the messages say (`rolloutlog.buffer.derivations.conversation`).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class ShardHandler(Protocol):
         """Fold a batch of index rows, shard rows among them."""
         ...
 
-    def cut(self, firsts: Inputs) -> None:
+    def records_deleted(self, firsts: Inputs) -> None:
         """Where the inputs begin now: what lay before is gone. Say what of it is still needed."""
         ...
 

@@ -60,7 +60,7 @@ async def take_over(
     if held is None or held.row != row_id(row):
         held, restored = await _restore(context, partition, row, ends)
     await _check(context, partition, held, ends)
-    held.shard.cut({topic: ends[topic].first for topic in options.inputs})
+    held.shard.records_deleted({topic: ends[topic].first for topic in options.inputs})
     return Takeover(held, ends, restored)
 
 

@@ -25,7 +25,7 @@ MOST_QUEUED = 32
 
 
 @dataclass(slots=True, frozen=True)
-class Drawn:
+class CandidateDraw:
     """One draw; `earlier` counts the draws of its candidate before it."""
 
     draw: Draw
@@ -40,7 +40,7 @@ class Drawn:
 
 
 @dataclass(slots=True)
-class Drawing:
+class CandidateSampler:
     """`queue` waits for payloads, oldest number first; `emitted` waits to be folded. At so many changes of the fold,
     `dry_at`, no candidate was left. `trainer` bounds when is drawn, and may change; what is drawn doesn't depend on it.
     """
@@ -48,12 +48,12 @@ class Drawing:
     settings: Settings
     digest: str
     trainer: TrainerSettings
-    queue: list[Drawn] = field(default_factory=list[Drawn])
+    queue: list[CandidateDraw] = field(default_factory=list[CandidateDraw])
     emitted: dict[int, CandidateKey] = field(default_factory=dict[int, CandidateKey])
     next_number: int = 0
     dry_at: int = -1
 
-    def draw(self, fold: Fold) -> None:
+    def sample(self, fold: Fold) -> None:
         """Draw as many as the bounds allow now."""
         count = min(self._allowed(fold), MOST_QUEUED - len(self.queue))
         if count <= 0 or fold.changes == self.dry_at:
@@ -75,7 +75,7 @@ class Drawing:
 
     def _next(
         self, fold: Fold, live: list[tuple[SourceRecord, Candidate]], in_flight: Mapping[CandidateKey, int]
-    ) -> Drawn | None:  # fmt: skip
+    ) -> CandidateDraw | None:  # fmt: skip
         """The next draw that isn't void from the start; None where all that could be drawn is discarded."""
         if all(candidate.discarded for _, candidate in live):
             return None
@@ -92,7 +92,7 @@ class Drawing:
             settings=self.digest,
         )  # fmt: skip
         self.next_number = number + 1
-        return Drawn(draw, source, candidate, candidate.draws + in_flight.get(key_of(source, candidate), 0))
+        return CandidateDraw(draw, source, candidate, candidate.draws + in_flight.get(key_of(source, candidate), 0))
 
     def _allowed(self, fold: Fold) -> int:
         under_way = len(self.queue) + len(self.emitted)
@@ -108,16 +108,16 @@ class Drawing:
     def _in_flight(self) -> Counter[CandidateKey]:
         return Counter([*self.emitted.values(), *(drawn.key for drawn in self.queue)])
 
-    def left(self, drawn: Drawn) -> None:
+    def mark_emitted(self, drawn: CandidateDraw) -> None:
         """The first of the queue was rendered and is emitted."""
         self.queue.remove(drawn)
         self.emitted[drawn.draw.number] = drawn.key
 
-    def void(self) -> None:
+    def clear(self) -> None:
         """No seed can be made of one in the queue: all are drawn anew, with new numbers."""
         self.queue.clear()
         self.dry_at = -1
 
-    def folded(self, draw: Draw) -> None:
+    def acknowledge(self, draw: Draw) -> None:
         """A seed was read back."""
         self.emitted.pop(draw.number, None)

@@ -18,7 +18,7 @@ FIRST_ATTEMPT = 1
 
 
 @dataclass(slots=True, frozen=True)
-class Again:
+class MemberRetry:
     """One member to be made again; `prefix` is the aborted record that a resume goes on with."""
 
     member: int
@@ -31,19 +31,19 @@ class Again:
         return SeedKind.REROLL if self.prefix is None else SeedKind.RESUME
 
 
-def to_make_again(opened: OpenGroup, lost: AbstractSet[int] = frozenset()) -> list[Again]:
+def due_retries(opened: OpenGroup, lost: AbstractSet[int] = frozenset()) -> list[MemberRetry]:
     """Members of a group with an origin seed that must be asked for now; `lost` are those whose lease ran out."""
     group = opened.group
     if opened.seed is None or group.end is not None:
         return []
     enough = len(group.complete_members) >= group.needed
-    found: list[Again] = []
+    found: list[MemberRetry] = []
     for index in group.open_members:
         member = group.members.get(index) or Member()
         expired = member.expired > 0 and member.expired == member.highest
         aborted = member.status is MemberStatus.ABORTED and member.attempt == member.highest
         if expired or (not enough and (aborted or (index in lost and not _is_pending(member)))):
-            found.append(Again(index, max(member.highest, FIRST_ATTEMPT) + 1, _prefix(member)))
+            found.append(MemberRetry(index, max(member.highest, FIRST_ATTEMPT) + 1, _prefix(member)))
     return found
 
 
@@ -56,7 +56,7 @@ def _prefix(member: Member) -> Record | None:
     return member.record if member.status is MemberStatus.ABORTED else None
 
 
-def lost_with(opened: OpenGroup, seed: str) -> set[int]:
+def members_lost_with(opened: OpenGroup, seed: str) -> set[int]:
     """Members that a seed asked for and that nobody else was asked for since: lost when its lease is."""
     return {ask.member for ask in opened.asked_by(seed) if _is_last(opened, ask)}
 

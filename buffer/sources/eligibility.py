@@ -24,7 +24,7 @@ MAX_ANCHORS = 2048
 
 
 @dataclass(slots=True, frozen=True)
-class Fitness:
+class Eligibility:
     """`unfit` says why it is no source, whatever the settings; `fault` what made a derivation fail on it; `packed` are
     the anchors as they lie in its row."""
 
@@ -34,24 +34,24 @@ class Fitness:
     fault: str | None = None
 
 
-def fitness_of(rollout: Rollout) -> Fitness:
+def eligibility_of(rollout: Rollout) -> Eligibility:
     """Judge a checked rollout."""
     try:
         return _judged(rollout)
     except HOSTILE as error:
-        return Fitness(Skip.REJECTED, fault=fault_of(error))
+        return Eligibility(Skip.REJECTED, fault=fault_of(error))
 
 
-def _judged(rollout: Rollout) -> Fitness:
+def _judged(rollout: Rollout) -> Eligibility:
     trajectory = rollout.trajectory
     container = needs_container(trajectory.record)
     if (skip := unfit(rollout)) is not None:
-        return Fitness(skip, container)
+        return Eligibility(skip, container)
     check_chat(trajectory)
     anchors = all_anchors(trajectory)[-MAX_ANCHORS:]
     if anchors:
         _check_writable(trajectory)
-    return Fitness(None, container, pack(anchors))
+    return Eligibility(None, container, pack(anchors))
 
 
 def _check_writable(trajectory: Trajectory) -> None:
