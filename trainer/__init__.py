@@ -1,5 +1,6 @@
-"""The group stream with its verdicts and step transactions, and tensors, losses and the training loop on top of it.
+"""The trainer's end of the log: the group stream, the staleness rule, step transactions, and tensors of drawn groups.
 
 Guarantees: groups are dispatched whole, each ends in exactly one live final event, and a step is one transaction.
-Leaves out: torch, outside the modules for tensors, losses and the loop; the dispatch of groups runs without it.
+Dispatch runs without torch, which only `rolloutlog.trainer.batches.tensors` imports. Leaves out: losses, the training
+loop, and checkpoints.
 """

@@ -37,19 +37,19 @@ async def run_dispatch(
 ) -> DispatchReport:
     """Record batch after batch: from train step `step` on, at most `steps` of them, `drain` to the log's present end.
 
-    `on_step` hears of each; `stop` ends it after the step that it is at. Raises what `GroupStream` raises.
+    `on_step` is called after each; `stop` ends it after the step that it is at. Raises what `GroupStream` raises.
     """
     report = DispatchReport()
     async with GroupStream(settings, Start(step=step, payloads=False, timeline=False)) as stream:
         ending = asyncio.create_task(_stop_with(stop, stream)) if stop else None
         try:
             async for batch in stream.batches(drain=drain):
-                said = await stream.trained(batch)
+                step_report = await stream.trained(batch)
                 report.steps += 1
-                report.groups += said.groups
-                report.trainable_tokens += said.trainable_tokens
+                report.groups += step_report.groups
+                report.trainable_tokens += step_report.trainable_tokens
                 if on_step:
-                    on_step(said)
+                    on_step(step_report)
                 if report.steps == steps:
                     break
         finally:

@@ -15,7 +15,7 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Straggler, TrainerSettings
 from rolloutlog.contract.vocabulary import RunKind, Status
 from rolloutlog.contract.wire.headers import Headers
-from rolloutlog.trainer.dispatch.decision import Decision, Judge
+from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import fact_of
@@ -90,7 +90,7 @@ class Desk:
 
     def decide(self, step: int | None = 5, history: History | None = None, **settings: Any) -> Decision:
         made = TrainerSettings.model_validate(settings)
-        return Judge(made, history or live()).decide(self.pending(), step, self.assembly.time.now)
+        return DispatchPolicy(made, history or live()).decide(self.pending(), step, self.assembly.time.now)
 
 
 def live() -> History:

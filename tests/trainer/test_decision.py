@@ -9,7 +9,7 @@ import pytest
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Deadline
 from rolloutlog.contract.vocabulary import DropReason, Status, Verdict
-from rolloutlog.trainer.dispatch.decision import Decision, Drop, Held, Ready, Remake, Waiting
+from rolloutlog.trainer.dispatch.decision import Decision, Drop, Held, Ready, Reroll, Waiting
 from tests.trainer.desk import Desk, ended, pending_reward, rollout, staleness, straggler
 
 
@@ -87,7 +87,7 @@ def test_an_expired_member_is_made_again_while_its_sibling_stands() -> None:
     desk = Desk()
     desk.say(rollout(0, 0), rollout(1, 4))
     decision = desk.decide(5)
-    assert isinstance(decision, Remake)
+    assert isinstance(decision, Reroll)
     assert [m.member for m in decision.members] == [0]
     desk.pending().expire(0, 1)
     assert isinstance(desk.decide(5), Waiting)
@@ -100,7 +100,7 @@ def test_what_to_do_with_an_expired_member_is_a_setting() -> None:
     desk = Desk()
     desk.say(rollout(0, 0), rollout(1, 4))
     again = desk.decide(5, **staleness(on_expire="reroll-group"))
-    assert isinstance(again, Remake)
+    assert isinstance(again, Reroll)
     assert [m.member for m in again.members] == [0, 1]
     assert dropped(desk.decide(5, **staleness(on_expire="drop-group"))) is DropReason.EXPIRED
     baseline = desk.decide(5, **staleness(on_expire="keep-as-baseline"))
@@ -163,7 +163,7 @@ def test_a_group_that_needs_fewer_makes_expired_members_again_only_if_too_few_ar
     more: dict[str, Any] = {"size": 3, "group_train": 2}
     desk.say(rollout(2, 0, **more), rollout(0, **more))
     remade = desk.decide(5)
-    assert isinstance(remade, Remake)
+    assert isinstance(remade, Reroll)
     assert [m.member for m in remade.members] == [2]
     desk.say(rollout(1, **more))
     assert kept(desk.decide(5)) == [0, 1]

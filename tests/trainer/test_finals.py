@@ -6,7 +6,7 @@ import numpy as np
 
 from rolloutlog.contract.events.group_events import GroupFinal, MemberOutcome
 from rolloutlog.contract.vocabulary import DropReason, Status, Verdict
-from rolloutlog.trainer.dispatch.decision import Drop, Ready, Remake
+from rolloutlog.trainer.dispatch.decision import Drop, Ready, Reroll
 from rolloutlog.trainer.dispatch.finals import expired_of, final_of
 from rolloutlog.trainer.staleness.masks import masks_digest
 from tests.trainer.desk import Desk, ended, rollout, staleness
@@ -82,7 +82,7 @@ def test_tries_count_how_often_a_member_expired() -> None:
     desk.say(rollout(0, 0), rollout(1, 4))
     for tries in (1, 2):
         decision = desk.decide(5)
-        assert isinstance(decision, Remake)
+        assert isinstance(decision, Reroll)
         said = expired_of(desk.pending(), decision.members[0], step=5, timeline=0)
         assert (said.member, said.attempt, said.tries, said.seq_staleness) == (0, tries, tries, 4)
         desk.pending().expire(said.member, said.attempt)

@@ -8,7 +8,7 @@ import orjson
 
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.vocabulary import Status
-from rolloutlog.trainer.dispatch.decision import Judge, Ready
+from rolloutlog.trainer.dispatch.decision import DispatchPolicy, Ready
 from rolloutlog.trainer.dispatch.finals import final_of
 from rolloutlog.trainer.dispatch.group_row import group_row
 from tests.trainer.desk import Desk, ended, live, rollout, staleness
@@ -17,8 +17,8 @@ MASKED = staleness(max_staleness=3, max_token_staleness=1, on_expire="drop-group
 
 
 def row(desk: Desk, step: int | None = 5, **settings: Any) -> dict[str, Any]:
-    judge = Judge(TrainerSettings.model_validate(settings), live())
-    return orjson.loads(orjson.dumps(group_row(desk.pending(), judge, step, desk.assembly.time.now, None)))
+    dispatch = DispatchPolicy(TrainerSettings.model_validate(settings), live())
+    return orjson.loads(orjson.dumps(group_row(desk.pending(), dispatch, step, desk.assembly.time.now, None)))
 
 
 def test_a_group_that_is_ready_shows_verdicts_and_the_runs_of_trained_tokens() -> None:
@@ -76,7 +76,7 @@ def test_an_ended_group_is_shown_as_it_was_drawn() -> None:
     decision = desk.decide(5, **MASKED)
     assert isinstance(decision, Ready)
     final = final_of(desk.pending(), decision.verdict, timeline=0, as_of=2, settings="")
-    judge = Judge(TrainerSettings.model_validate(MASKED), live())
-    found = group_row(desk.pending(), judge, 19, desk.assembly.time.now, final)
+    dispatch = DispatchPolicy(TrainerSettings.model_validate(MASKED), live())
+    found = group_row(desk.pending(), dispatch, 19, desk.assembly.time.now, final)
     assert (found["status"], found["step"]) == ("trained", 5)
     assert [m["mask_runs"] for m in found["members"]] == [[[0, 2]], [[1, 2], [4, 1]]]

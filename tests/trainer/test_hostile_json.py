@@ -10,7 +10,7 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.dispatch.batch import decoded
-from rolloutlog.trainer.dispatch.decision import Judge
+from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.group_row import group_row
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.rollout_facts import Arrived, fact_of
@@ -23,15 +23,15 @@ def test_no_json_inside_a_record_stops_the_trainer(raws: list[Raw]) -> None:
     history = History()
     history.start(0, None, 0)
     history.publish(Policy(0, 0))
-    assembly, judge = Assembly(0), Judge(TrainerSettings(batch_groups=1), history)
+    assembly, dispatch = Assembly(0), DispatchPolicy(TrainerSettings(batch_groups=1), history)
     for offset, raw in enumerate(raws):
         event = raw.event(1, offset)
         fact = fact_of(event, 1)
         assert isinstance(fact, Arrived) is taken_by_the_buffer(raw)
         assembly.fold(event, fact)
     for pending in assembly.groups.values():
-        judge.decide(pending, 1, assembly.time.now)
-        group_row(pending, judge, 1, assembly.time.now, None)
+        dispatch.decide(pending, 1, assembly.time.now)
+        group_row(pending, dispatch, 1, assembly.time.now, None)
         assert all(decoded(payload).trajectory.record for payload in pending.payloads.values())
 
 

@@ -123,7 +123,7 @@ def test_what_was_trained_is_never_yielded_again(log: Log) -> None:
         async with GroupStream(log.settings) as stream:
             first = await anext(stream.batches())
             await stream.trained(first)
-            with pytest.raises(ValueError, match="told before"):
+            with pytest.raises(ValueError, match="recorded before"):
                 await stream.trained(first)
             lost = await anext(stream.batches())
         async with GroupStream(log.settings) as stream:

@@ -1,7 +1,7 @@
 """A batch: the whole groups that one train step consumes, with verdicts, masks and payloads (design 8).
 
-Guarantees: groups are whole; members come in their number's order, kept ones only; what is on the log about them is the
-`final` of their group. Leaves out: advantages (`advantages`) and tensors (`tensors`).
+Guarantees: groups are whole; members come in their number's order, kept ones only; `final` is the
+event that will end their group. Leaves out: advantages (`advantages`) and tensors (`tensors`).
 """
 
 from __future__ import annotations

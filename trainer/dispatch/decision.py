@@ -41,7 +41,7 @@ class Ready:
 
 
 @dataclass(slots=True, frozen=True)
-class Remake:
+class Reroll:
     """Those members expired and are made again."""
 
     verdict: GroupVerdict
@@ -56,11 +56,11 @@ class Drop:
     reason: DropReason
 
 
-Decision = Waiting | Held | Ready | Remake | Drop
+Decision = Waiting | Held | Ready | Reroll | Drop
 
 
 @dataclass(slots=True, frozen=True)
-class Judge:
+class DispatchPolicy:
     """Everything but the group that a decision depends on."""
 
     settings: TrainerSettings
@@ -108,7 +108,7 @@ class Judge:
             return Drop(verdict, DropReason.EXPIRED)
         if pending.group.origin is None:
             return Drop(verdict, DropReason.NO_SEED)
-        return Remake(verdict, verdict.members if chosen == "reroll-group" else verdict.expired)
+        return Reroll(verdict, verdict.members if chosen == "reroll-group" else verdict.expired)
 
     def _kept(self, pending: PendingGroup, verdict: GroupVerdict) -> Decision:
         """The baseline set A decides whether there is anything to learn from the group."""

@@ -1,6 +1,6 @@
-"""What is said of a group on `group-events`, made from its fold and the decision on it (design 8).
+"""The trainer's events on `group-events`, made from its fold and the decision on it (design 8).
 
-Guarantees: a final event speaks of every member, with handle and verdict of the record that stood and its lengths, so
+Guarantees: a final event lists every member, with handle and verdict of the record that stood and its lengths, so
 that what was dropped or left over can be compared with what was trained; a handle is never one that was rejected.
 Leaves out: deciding (`decision`) and writing (`step`).
 """
@@ -44,19 +44,19 @@ def outcomes_of(pending: PendingGroup, verdict: GroupVerdict, *, trained: bool) 
     return [_outcome(pending, index, judged.get(index), trained=trained) for index in range(pending.group.size)]
 
 
-def expired_of(pending: PendingGroup, gone: MemberVerdict, *, step: int, timeline: int) -> MemberExpired:
+def expired_of(pending: PendingGroup, expired: MemberVerdict, *, step: int, timeline: int) -> MemberExpired:
     """`member.expired`: that attempt is made again."""
-    record = pending.group.member(gone.member).record
+    record = pending.group.member(expired.member).record
     return MemberExpired(
         group=pending.id,
         group_size=pending.group.size,
-        member=gone.member,
-        attempt=gone.attempt,
+        member=expired.member,
+        attempt=expired.attempt,
         timeline=timeline,
         step=step,
-        verdict=gone.verdict,
-        seq_staleness=gone.seq_staleness,
-        tries=pending.tries.get(gone.member, 0) + 1,
+        verdict=expired.verdict,
+        seq_staleness=expired.seq_staleness,
+        tries=pending.tries.get(expired.member, 0) + 1,
         handle=str(record.handle) if record else None,
     )
 

@@ -10,30 +10,30 @@ from typing import Any
 
 from rolloutlog.contract.events.group_events import GroupFinal, MemberOutcome
 from rolloutlog.contract.ids import rollout_id
-from rolloutlog.trainer.dispatch.decision import Decision, Drop, Held, Judge, Ready, Remake, Waiting
+from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Drop, Held, Ready, Reroll, Waiting
 from rolloutlog.trainer.dispatch.finals import outcomes_of
 from rolloutlog.trainer.groups.pending_group import PendingGroup
-from rolloutlog.trainer.staleness.rule import judge as judge_tokens
+from rolloutlog.trainer.staleness.rule import judge
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict
 
 
 def group_row(
-    pending: PendingGroup, judge: Judge, step: int | None, clock: int, final: GroupFinal | None
+    pending: PendingGroup, dispatch: DispatchPolicy, step: int | None, clock: int, final: GroupFinal | None
 ) -> dict[str, Any]:
     """The row, judged for train step `step`; `final` is the group's live final event, if it has one."""
     if final is not None:
         tokens = [pending.tokens[m.member] for m in final.members if m.member in pending.tokens]
-        again = judge_tokens(tokens, final.step, judge.history, judge.rule)
+        again = judge(tokens, final.step, dispatch.history, dispatch.rule)
         status = "trained" if final.reason is None else "dropped"
         return _row(pending.id, status, final.reason, final.step, _rewarded(pending, final.members), again)
-    decision = judge.decide(pending, step, clock)
+    decision = dispatch.decide(pending, step, clock)
     status, reason = _status(decision)
     members = outcomes_of(pending, decision.verdict, trained=isinstance(decision, Ready | Held))
     return _row(pending.id, status, reason, decision.verdict.step, members, decision.verdict)
 
 
 def _rewarded(pending: PendingGroup, members: list[MemberOutcome]) -> list[MemberOutcome]:
-    """Finals that don't tell rewards yet are shown with those of the records that they name."""
+    """Final events without rewards are shown with those of the records that they name."""
     known = {str(m.record.handle): m.reward for m in pending.group.members.values() if m.record is not None}
     return [m if m.reward is not None else m.model_copy(update={"reward": known.get(m.handle or "")}) for m in members]
 
@@ -42,7 +42,7 @@ def _status(decision: Decision) -> tuple[str, str | None]:
     match decision:
         case Waiting():
             return "open", None
-        case Remake():
+        case Reroll():
             return "open", "expired"
         case Held(_, until):
             return "held", f"until step {until}"

@@ -1,7 +1,7 @@
 """Which groups a step consumes: settled groups in order, judged again at the draw (design 8).
 
-Guarantees: pure; a group that expires or is dropped on the way is noted at once, with the step that it was judged for;
-either a whole batch is picked or nothing is taken. Leaves out: payloads, writing and waiting.
+Guarantees: pure; a group that expires or is dropped on the way becomes an unwritten event at once, with the step that
+it was judged for; either a whole batch is picked or nothing is taken. Leaves out: payloads, writing and waiting.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.settings import Deadline
-from rolloutlog.trainer.dispatch.decision import Decision, Drop, Held, Judge, Ready, Remake, Waiting
+from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Drop, Held, Ready, Reroll, Waiting
 from rolloutlog.trainer.dispatch.finals import expired_of, final_of
 from rolloutlog.trainer.dispatch.order import Key, Order
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
@@ -40,17 +40,17 @@ class _Settled:
 
 @dataclass(slots=True)
 class Sampler:
-    """The settled groups of all partitions. `notes` is for the caller to write; it must, before it waits or ends."""
+    """The settled groups of all partitions. The caller writes `unwritten`, before it waits or ends."""
 
     assemblies: Mapping[int, Assembly]
-    judge: Judge
+    dispatch: DispatchPolicy
     order: Order
-    notes: UnwrittenEvents = field(default_factory=UnwrittenEvents)
+    unwritten: UnwrittenEvents = field(default_factory=UnwrittenEvents)
     _settled: dict[str, _Settled] = field(default_factory=dict[str, _Settled])
     _digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self._digest = self.judge.settings.digest  # asked once, since it is dear
+        self._digest = self.dispatch.settings.digest  # asked once, since it is dear
 
     @property
     def settled(self) -> int:
@@ -60,7 +60,7 @@ class Sampler:
     @property
     def has_deadlines(self) -> bool:
         """True where time alone may settle a group."""
-        return isinstance(self.judge.settings.straggler, Deadline)
+        return isinstance(self.dispatch.settings.straggler, Deadline)
 
     def settle(self, partition: int, group: str, step: int | None) -> None:
         """Judge a group that changed."""
@@ -97,7 +97,7 @@ class Sampler:
             del self._settled[pick.pending.id]
 
     def _decide(self, pending: PendingGroup, step: int | None) -> Decision:
-        return self.judge.decide(pending, step, self.assemblies[pending.partition].time.now)
+        return self.dispatch.decide(pending, step, self.assemblies[pending.partition].time.now)
 
     def _act(self, pending: PendingGroup, decision: Decision) -> None:
         self._settled.pop(pending.id, None)
@@ -105,14 +105,14 @@ class Sampler:
             case Ready(verdict) | Held(verdict):
                 until = decision.until if isinstance(decision, Held) else 0
                 self._settled[pending.id] = _Settled(pending, self.order.key(pending, verdict), until)
-            case Remake(verdict, members):
-                for gone in members:
-                    said = expired_of(pending, gone, step=verdict.step, timeline=self.judge.history.timeline)
-                    self.notes.expired.append(said)
-                    pending.expire(gone.member, gone.attempt)
+            case Reroll(verdict, members):
+                for member in members:
+                    event = expired_of(pending, member, step=verdict.step, timeline=self.dispatch.history.timeline)
+                    self.unwritten.expired.append(event)
+                    pending.expire(member.member, member.attempt)
             case Drop():
                 final = self._final(pending, decision)
-                self.notes.dropped.append(final)
+                self.unwritten.dropped.append(final)
                 self.assemblies[pending.partition].end(pending.id, final.as_of)
             case Waiting():
                 pass
@@ -123,7 +123,7 @@ class Sampler:
         return final_of(
             pending,
             decision.verdict,
-            timeline=self.judge.history.timeline,
+            timeline=self.dispatch.history.timeline,
             as_of=as_of,
             settings=self._digest,
             reason=reason,

@@ -1,4 +1,4 @@
-"""A train step as it is told on the log: one transaction (design 8).
+"""A train step as it is written to the log: one transaction (design 8).
 
 Guarantees: what was trained, what was dropped or expired on the way, and the policy that came out are on the log
 together or not at all, under the one transactional id `<ns>.trainer`; a second trainer fences the first. Leaves out:
@@ -50,11 +50,11 @@ class StepReport:
     short: bool
 
     @classmethod
-    def of(cls, batch: Batch, notes: UnwrittenEvents) -> StepReport:
-        """Count a batch and the notes that go with it."""
+    def of(cls, batch: Batch, unwritten: UnwrittenEvents) -> StepReport:
+        """Count a batch and the unwritten events that go with it."""
         verdicts = [member.verdict for member in batch.members]
         rewards = [member.reward for member in batch.members]
-        told = [member for group in batch.groups for member in group.final.members]
+        outcomes = [member for group in batch.groups for member in group.final.members]
         return cls(
             step=batch.step,
             steps=sorted({group.step for group in batch.groups}),
@@ -63,11 +63,11 @@ class StepReport:
             reward=fmean(rewards) if rewards else None,
             response_tokens=sum(verdict.response_tokens for verdict in verdicts),
             trainable_tokens=batch.trainable_tokens,
-            surplus_tokens=sum(m.response_tokens for m in told if m.verdict is Verdict.SURPLUS),
+            surplus_tokens=sum(m.response_tokens for m in outcomes if m.verdict is Verdict.SURPLUS),
             verdicts=dict(Counter(str(verdict.verdict) for verdict in verdicts)),
-            dropped=dict(Counter(str(final.reason) for final in notes.dropped)),
-            dropped_tokens=sum(member.response_tokens for final in notes.dropped for member in final.members),
-            expired=len(notes.expired),
+            dropped=dict(Counter(str(final.reason) for final in unwritten.dropped)),
+            dropped_tokens=sum(member.response_tokens for final in unwritten.dropped for member in final.members),
+            expired=len(unwritten.expired),
             short=batch.short,
         )
 
@@ -78,7 +78,7 @@ class StepReport:
 
 def step_events(
     batch: Batch,
-    notes: UnwrittenEvents,
+    unwritten: UnwrittenEvents,
     policy: Policy | None,
     *,
     run: str,
@@ -93,7 +93,7 @@ def step_events(
         if policy is not None
         else []
     )
-    return [*notes.events(now), *trained, *published]
+    return [*unwritten.events(now), *trained, *published]
 
 
 def first_events(history: History, *, run: str, now: int, uri: str | None, digest: str | None = None) -> list[Outgoing]:
@@ -116,7 +116,7 @@ def resumed_events(history: History, weights: PublishedPolicy, *, run: str, now:
 
 
 class StepWriter:
-    """The trainer's pen: `start` fences every earlier trainer of the namespace.
+    """Writes under the transactional id `<ns>.trainer`: `start` fences every earlier trainer of the namespace.
 
     After a write that failed nobody here knows whether it is on the log, so nothing more is written: a new start reads
     what is there.
@@ -128,17 +128,17 @@ class StepWriter:
         self._failure: RolloutlogError | None = None
 
     async def start(self) -> None:
-        """Take the pen."""
+        """Initialise the transactional id, which fences whoever had it."""
         await self._writer.start()
 
     async def close(self) -> None:
-        """Lay it down."""
+        """Close the producer; a transaction that is open is aborted."""
         await self._writer.close()
 
     async def write(self, events: list[Outgoing]) -> list[Written]:
         """All of them, or none; where they lie. Readers see them a moment later.
 
-        Raises Fenced where another trainer has taken the pen, ClientFailed after a failure.
+        Raises Fenced where another trainer has started since, ClientFailed after a failure.
         """
         if self._failure is not None:
             raise ClientFailed(f"the trainer's last write failed: {self._failure.message}", START_AGAIN)

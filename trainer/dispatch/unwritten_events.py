@@ -1,6 +1,6 @@
-"""What the trainer has to say besides what it trained: expired members, dropped groups, records that it rejected.
+"""Events that the trainer has yet to write, besides its steps: expired members, dropped groups, rejected records.
 
-Guarantees: each note carries the step that it was judged for, so it may go into that step's transaction or into one of
+Guarantees: each carries the step that it was judged for, so it may go into that step's transaction or into one of
 its own before the trainer waits or ends (design 8). Leaves out: writing.
 """
 

@@ -27,9 +27,9 @@ class Assembly:
     """Fold of one partition of `rollouts`. `ended` maps each ended group to its `as_of`; `keep_ended` folds those too.
     `prefix` is that of the groups that are looked at.
 
-    Groups that begin below `cut_below` may have lost records: the beginning of the partition was deleted.
-    `expired` holds what `group-events` said of groups of which no record was read yet. `next_offset` is that of the
-    next event, `time` the partition's own.
+    Groups that begin below `cut_below` may have lost records: the beginning of the partition was deleted. `expired`
+    holds the expired attempts on `group-events`, of groups of which no record was read yet. `next_offset` is that of
+    the next event, `time` the partition's own.
     """
 
     partition: int
@@ -43,7 +43,7 @@ class Assembly:
     time: PartitionTime = field(default_factory=PartitionTime)
 
     def wants(self, event: Event) -> bool:
-        """True if the event can still change a group; told from its headers alone."""
+        """True if the event can still change a group; by its headers alone."""
         try:
             group = event.headers.require(Headers.group)
         except HeaderError:

@@ -1,6 +1,6 @@
 """One group on its way to a train step: its fold, what its members sampled, and their payloads while memory allows.
 
-Guarantees: what is held speaks of standing records only, so a superseded or rejected attempt leaves nothing behind.
+Guarantees: tokens and payloads are of standing records only, so a superseded or rejected attempt leaves nothing behind.
 Leaves out: who may join and how members stand (`rolloutlog.buffer.group.membership`), and deciding (`decision`).
 """
 
@@ -31,7 +31,7 @@ class PendingGroup:
     """A group that hasn't ended. `offset` and `timestamp` are of its first record, `touched` the newest timestamp.
 
     `tries` counts how often each member expired. `drawn` while a batch holds it: what comes then is late.
-    `cut`: records of it may have been deleted, so nobody can tell why a member is missing.
+    `cut`: records of it may have been deleted, so why a member is missing is unknown.
     """
 
     group: Group
@@ -58,14 +58,14 @@ class PendingGroup:
     def admit(self, record: Record, rollout: Rollout, payload: Payload | None) -> Disposition:
         """Fold a good record. Raises Rejected, and then nothing changed."""
         slot = rollout.slot
-        said = self.group.admit(slot, record)
-        if said is Disposition.TAKEN:
+        disposition = self.group.admit(slot, record)
+        if disposition is Disposition.TAKEN:
             self.forget(slot.member)
             if rollout.status is Status.COMPLETED and slot.attempt > self.group.member(slot.member).expired:
                 self.tokens[slot.member] = MemberTokens.of(slot.member, slot.attempt, rollout.trajectory)
                 if payload is not None:
                     self.payloads[slot.member] = payload
-        return said
+        return disposition
 
     def reject(self, slot: Slot, rejected: Rejected) -> None:
         """Fold a bad record whose headers could be read."""

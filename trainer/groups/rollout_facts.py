@@ -1,8 +1,8 @@
-"""What one event on `rollouts` says to the trainer, as one of four facts or nothing.
+"""What one event on `rollouts` means to the trainer: one of four facts, or nothing.
 
-Guarantees: the same checks as the buffer's (`rolloutlog.contract.events.validation`); what was rejected by headers says
-nothing of a slot, what was rejected by its value names the slot that it ends. Leaves out: fetching what a claim stands
-for, and whether its policies were ever published (`feed`).
+Guarantees: the same checks as the buffer's (`rolloutlog.contract.events.validation`); what is rejected by its headers
+is no fact, what is rejected by its value is the end of its slot. Leaves out: fetching what a claim stands for, and
+whether its policies were ever published (`rolloutlog.trainer.stream.intake`).
 """
 
 from __future__ import annotations

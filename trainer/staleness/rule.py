@@ -1,6 +1,6 @@
 """How old a member's tokens are at a train step, and what follows: the one owner of the staleness rule (design 8).
 
-Guarantees: `judge` is pure and is all that lifecycle, dispatch and audit call, so they never disagree. The arithmetic
+Guarantees: `judge` is pure, and dispatch and views call it alone, so they never disagree. The arithmetic
 is the reference's (xtuner 2.3 and 3, items 42 to 70): staleness is `t - v - 1` train steps, thresholds are
 `(n + 1) * W`, stale at `>=`; the oldest sampled token is tested first, then single tokens, then whether any is left.
 Masks are 0 or 1, of the response's length, and the producer's own loss mask is always respected. Leaves out: what
@@ -93,7 +93,7 @@ def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rul
     spans = _spans(member, fresh)
     cause = _cause(member, staleness, bool(known.all()), bool(abandoned.any()), len(spans) > 0, rule)
     if cause is not None:
-        spans, verdict = NOTHING, _fallen(cause, rule)
+        spans, verdict = NOTHING, _failed_verdict(cause, rule)
     elif not member.may_train:
         verdict = Verdict.EXEMPT
     elif not known.all():
@@ -124,7 +124,7 @@ def _cause(
     return Cause.TOKENS if member.may_train and not any_left else None
 
 
-def _fallen(cause: Cause, rule: Rule) -> Verdict:
+def _failed_verdict(cause: Cause, rule: Rule) -> Verdict:
     if cause is Cause.UNKNOWN:
         return Verdict.UNKNOWN
     return Verdict.BASELINE if rule.keep_as_baseline else Verdict.EXPIRED

@@ -1,4 +1,4 @@
-"""What the log already says about groups when a trainer starts: final events, expired members, its own dead letters.
+"""What is on the log about groups when a trainer starts: final events, expired members, its own dead letters.
 
 Guarantees: read to the end once, before any rollout; a final event counts if it is live on the current timeline's
 ancestor path, a `member.expired` always, so a group is trained at most once over restarts (design 8 and 9.2). Leaves
@@ -27,17 +27,18 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Past:
-    """`finals` are the live ones by group, `condemned` records that the trainer itself sent to the dead letters.
+class GroupHistory:
+    """`finals` are the live ones by group, `rejected_before` the records that a trainer sent to the dead letters.
 
-    What the shard sends to the dead letters, such as an event on another partition than its group's of P, says nothing.
+    What the shard sends to the dead letters, such as an event on another partition than its group's of P, is passed
+    over.
     """
 
     partitions: int | None = None
 
     finals: dict[str, GroupFinal] = field(default_factory=dict[str, GroupFinal])
     expired: dict[str, Attempts] = field(default_factory=dict[str, Attempts])
-    condemned: set[Handle] = field(default_factory=set[Handle])
+    rejected_before: set[Handle] = field(default_factory=set[Handle])
     next_offsets: dict[int, int] = field(default_factory=dict[int, int])
 
     @property
@@ -49,32 +50,32 @@ class Past:
         """Fold one event of `group-events`."""
         try:
             read_headers(event, self.partitions)
-            said = read_group_event(event)
+            known = read_group_event(event)
         except ValueError as error:
             log.warning("group-events/%d/%d can't be read: %s", event.partition, event.offset, error)
             return
-        if not isinstance(said, GroupFinal):
-            self.expired.setdefault(said.group, []).append((said.member, said.attempt))
-        elif history.is_live(said.timeline, said.step):
-            self.finals.setdefault(said.group, said)
+        if not isinstance(known, GroupFinal):
+            self.expired.setdefault(known.group, []).append((known.member, known.attempt))
+        elif history.is_live(known.timeline, known.step):
+            self.finals.setdefault(known.group, known)
 
 
-async def read_past(
+async def read_group_history(
     connection: Connection, history: History, partitions: Collection[int], *, wait_s: float = 0.0
-) -> Past:
+) -> GroupHistory:
     """Read `group-events` of these partitions and the dead letters to their present ends.
 
     `wait_s` bounds the wait for a transaction that is open below an end; 0 reads what is committed. Raises
     OpenTransaction.
     """
-    past = Past(len(partitions))
+    recorded = GroupHistory(len(partitions))
     async for events in _committed(connection, [(Topic.GROUP_EVENTS, number) for number in partitions], wait_s):
         for event in events:
-            past.fold(event, history)
-            past.next_offsets[event.partition] = event.offset + 1
+            recorded.fold(event, history)
+            recorded.next_offsets[event.partition] = event.offset + 1
     async for events in _committed(connection, [(Topic.DEAD_LETTERS, 0)], wait_s):
-        past.condemned.update(handle for event in events if (handle := _own_rejection(event)) is not None)
-    return past
+        recorded.rejected_before.update(handle for event in events if (handle := _own_rejection(event)) is not None)
+    return recorded
 
 
 async def _committed(
@@ -88,7 +89,7 @@ async def _committed(
 
 
 def _own_rejection(event: Event) -> Handle | None:
-    """The rollout that a dead letter of ours speaks of."""
+    """The rollout that a dead letter of a trainer names."""
     if event.headers.raw.get("ce_source") != SOURCE.encode():
         return None
     topic, handle = rejected_place(event) or (None, None)

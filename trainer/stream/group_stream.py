@@ -7,10 +7,10 @@
             await stream.trained(batch, publish="s3://weights/1")
 
 Guarantees: a group is yielded whole, once it is resolved, judged for the very step that its batch is for; what
-`trained` was awaited for is on the log, and is never yielded again, by this process or by the next one; notes are
-written before the stream waits or ends; it never waits silently. It reads when a batch is asked for, so a trainer that
-is busy holds what it has and no more. Leaves out: checkpoints and resuming from one, and several ranks: one process
-reads and writes.
+`trained` was awaited for is on the log, and is never yielded again, by this process or by the next one; unwritten
+events are written before the stream waits or ends; a wait is logged. It reads when a batch is asked for, so a trainer
+that is busy holds what it has and no more. Leaves out: checkpoints and resuming from one, and several ranks: one
+process reads and writes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from rolloutlog.trainer.dispatch.batch import Batch, drawn
 from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.dispatch.step import StepReport, step_events
 from rolloutlog.trainer.stream.loading import load
-from rolloutlog.trainer.stream.opening import Parts, Start, first_step, now_ms, opened
-from rolloutlog.trainer.stream.starvation import Watch, no_policy, starved
+from rolloutlog.trainer.stream.opening import Parts, Start, first_step, now_ms, open_parts
+from rolloutlog.trainer.stream.starvation import StarvationClock, no_policy, starved
 
 IDLE_S = 10.0
 """A stream that had no batch for so long says that it waits."""
 WAIT_MS = 500
-"""How long one wait for records lasts; between two the stream looks at deadlines and the watchdog."""
+"""How long one wait for records lasts; between two the stream looks at deadlines and starvation."""
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +61,12 @@ class GroupStream:
         self._opened: Parts | None = None
         self._step: int | None = None
         self._stopping = False
-        self._watch = Watch(settings.trainer.starve_s)
+        self._starvation = StarvationClock(settings.trainer.starve_s)
         self._no_policy, self._no_groups = SpokenWait(log.warning), SpokenWait(log.warning, after_s=IDLE_S)
 
     async def __aenter__(self) -> Self:
         try:
-            self._opened = await opened(self._stack, self._settings, self._start)
+            self._opened = await open_parts(self._stack, self._settings, self._start)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -76,7 +76,7 @@ class GroupStream:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                await self._write_notes()
+                await self._write_unwritten()
         finally:
             await self._stack.aclose()
 
@@ -111,26 +111,27 @@ class GroupStream:
         stops = {number: end.stable for (_, number), end in (await self._ends(whole=drain)).items()}
         while (batch := await self._next_unless_stopped(size, stops, drain)) is not None:
             yield batch
-        await self._write_notes()
+        await self._write_unwritten()
 
     async def trained(self, batch: Batch, *, publish: str | None = None, digest: str | None = None) -> StepReport:
-        """Tell that a batch was trained, in one transaction with the notes and, where weights went out, the policy.
+        """Record that a batch was trained, in one transaction with the unwritten events and, given `publish`, the
+        policy.
 
         `publish` is where the weights lie, `digest` theirs. Raises Fenced, and then nothing was written.
         """
         parts, policy = self._parts, None
         if any(group.id not in parts.intake.assemblies[group.partition].groups for group in batch.groups):
-            raise ValueError(f"this batch was told before: {', '.join(group.id for group in batch.groups)}")
+            raise ValueError(f"this batch was recorded before: {', '.join(group.id for group in batch.groups)}")
         if publish is not None:
             if batch.step is None or not parts.history.started:
                 raise SettingsError("weights can't be published over imported policies: no timeline was started")
             policy = Policy(parts.history.timeline, batch.step)
-        notes = parts.draw.notes
-        report = StepReport.of(batch, notes)
+        unwritten = parts.sampler.unwritten
+        report = StepReport.of(batch, unwritten)
         await parts.writer.write(
-            step_events(batch, notes, policy, run=self._settings.run_id, now=now_ms(), uri=publish, digest=digest)
+            step_events(batch, unwritten, policy, run=self._settings.run_id, now=now_ms(), uri=publish, digest=digest)
         )
-        notes.clear()
+        unwritten.clear()
         for group in batch.groups:
             parts.intake.assemblies[group.partition].end(group.id, group.final.as_of)
         if policy is not None:
@@ -160,12 +161,12 @@ class GroupStream:
         policies = self._parts.intake.policies
         if not policies.history.is_silent:
             return True
-        self._watch.progress(_clock())
+        self._starvation.progress(_clock())
         await policies.catch_up()
         while policies.history.is_silent:
             if self._stopping or (drain and not any(end.stable > end.first for end in (await self._ends()).values())):
                 return False
-            if drain or self._watch.late(_clock()):
+            if drain or self._starvation.late(_clock()):
                 raise no_policy(self._settings.namespace)
             self._no_policy.goes_on(f"no policy was published or imported in {self._settings.namespace}")
             await asyncio.sleep(WAIT_MS / 1000)
@@ -185,7 +186,7 @@ class GroupStream:
 
     async def _next(self, size: int, stops: Mapping[int, int], drain: bool) -> Batch | None:
         intake = self._parts.intake
-        self._watch.progress(_clock())
+        self._starvation.progress(_clock())
         while not self._stopping:
             while await self._read(0) and not self._enough(size):
                 pass
@@ -198,50 +199,50 @@ class GroupStream:
                     return await self._draw(size, least=1)
                 await self._parts.presence.check()
                 await self._wake()
-                await self._write_notes()
-            if self._watch.late(_clock()):
+                await self._write_unwritten()
+            if self._starvation.late(_clock()):
                 raise await self._starved(size)
             self._no_groups.goes_on(self._lacking(size))
         return None
 
     def _lacking(self, size: int) -> str:
         known = sum(len(assembly.groups) for assembly in self._parts.intake.assemblies.values())
-        return f"{self._parts.draw.settled} of {size} groups are ready, of {known} that aren't trained or dropped"
+        return f"{self._parts.sampler.settled} of {size} groups are ready, of {known} that aren't trained or dropped"
 
     async def _read(self, timeout_ms: int) -> bool:
         """Take in what came; True if anything did."""
-        intake, draw = self._parts.intake, self._parts.draw
+        intake, sampler = self._parts.intake, self._parts.sampler
         came = await intake.read(timeout_ms)
         changed, intake.changed = intake.changed, set()
         if changed:
-            self._watch.progress(_clock())
+            self._starvation.progress(_clock())
         for partition, group in sorted(changed):
-            draw.settle(partition, group, self._step)
-        draw.notes.rejected += intake.condemned
-        intake.condemned.clear()
+            sampler.settle(partition, group, self._step)
+        sampler.unwritten.rejected += intake.rejected_now
+        intake.rejected_now.clear()
         return bool(came)
 
     def _enough(self, size: int) -> bool:
         """True when memory is full and a batch may be there."""
-        return self._parts.draw.settled >= size and self._parts.intake.full
+        return self._parts.sampler.settled >= size and self._parts.intake.full
 
     async def _wake(self) -> None:
         """Let the time of the partitions that hold nothing more go on, so that deadlines pass."""
         parts = self._parts
-        if parts.draw.has_deadlines:
+        if parts.sampler.has_deadlines:
             for partition in await parts.intake.silent():
                 parts.intake.assemblies[partition].time.silent(_clock())
-            parts.draw.settle_overdue(self._step)
+            parts.sampler.settle_overdue(self._step)
 
     async def _draw(self, size: int, *, least: int) -> Batch | None:
-        draw = self._parts.draw
-        draw.settle_overdue(self._step)
-        picks = draw.pick(size, self._step)
+        sampler = self._parts.sampler
+        sampler.settle_overdue(self._step)
+        picks = sampler.pick(size, self._step)
         while len(picks) >= least and not await self._loaded(picks):
-            picks = draw.pick(size, self._step)
+            picks = sampler.pick(size, self._step)
         if len(picks) < least or not picks:
             return None
-        draw.take(picks)
+        sampler.take(picks)
         groups = tuple(drawn(pick) for pick in picks)
         for pick in picks:
             pick.pending.payloads.clear()
@@ -255,17 +256,17 @@ class GroupStream:
         lost = await load(picks, self._parts.payloads, self._parts.blobs)
         for one in lost:
             if one.event is not None and one.rejected is not None:
-                self._parts.draw.notes.rejected.append((one.event, one.rejected))
+                self._parts.sampler.unwritten.rejected.append((one.event, one.rejected))
             log.warning("the payload of %s.%d is gone: %s", one.pending.id, one.member, one.rejected)
             one.pending.spoil(one.member, one.attempt)
-            self._parts.draw.settle(one.pending.partition, one.pending.id, self._step)
+            self._parts.sampler.settle(one.pending.partition, one.pending.id, self._step)
         return not lost
 
-    async def _write_notes(self) -> None:
-        notes = self._parts.draw.notes
-        if notes:
-            await self._parts.writer.write(notes.events(now_ms()))
-            notes.clear()
+    async def _write_unwritten(self) -> None:
+        unwritten = self._parts.sampler.unwritten
+        if unwritten:
+            await self._parts.writer.write(unwritten.events(now_ms()))
+            unwritten.clear()
 
     async def _ends(self, *, whole: bool = False) -> dict[Place, Ends]:
         """Ends of the partitions; `whole`: once nothing that was written before is hidden any more."""
@@ -277,7 +278,7 @@ class GroupStream:
         intake = self._parts.intake
         found = await self._ends()
         lags = {p: max(0, found[Topic.ROLLOUTS, p].high - await intake.position(p)) for p in intake.assemblies}
-        ready = len(self._parts.draw.pick(size, self._step))
+        ready = len(self._parts.sampler.pick(size, self._step))
         limit = self._settings.trainer.starve_s
         return starved(intake.assemblies, lags, seconds=limit, ready=ready, wanted=size)
 

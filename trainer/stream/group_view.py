@@ -1,6 +1,6 @@
 """The groups as a trainer would see them now, for people (`rolloutlog groups`; design 11).
 
-Guarantees: reads and writes nothing else, takes no pen and fences nobody; every group of the log is shown once, ended
+Guarantees: only reads, has no transactional id and fences nobody; every group of the log is shown once, ended
 ones as they were drawn; one partition is in memory at a time. Leaves out: payloads.
 """
 
@@ -20,9 +20,9 @@ from rolloutlog.kafka.blobs.blob_store import store_of
 from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.read.reading import Tail, ends
 from rolloutlog.kafka.run_record import RunRecord, read_run
-from rolloutlog.trainer.dispatch.decision import Judge
+from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.group_row import group_row
-from rolloutlog.trainer.stream.group_history import read_past
+from rolloutlog.trainer.stream.group_history import read_group_history
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.opening import Start, assemblies_of, cut_below, first_step
 from rolloutlog.trainer.stream.policy_log import PolicyLog
@@ -42,43 +42,45 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
         run = await read_run(connection)
         count = run.partitions
         policies = await stack.enter_async_context(PolicyLog(connection))
-        history, judge = policies.history, Judge(settings.trainer, policies.history)
-        drew = _Judges(run, settings.trainer, history)
+        history, dispatch = policies.history, DispatchPolicy(settings.trainer, policies.history)
+        recorded = _RecordedPolicies(run, settings.trainer, history)
         if history.is_silent:  # what a trainer that starts now would publish first
             history.start(history.next_timeline(), None, 0)
             history.publish(Policy(history.timeline, 0))
-        past = await read_past(connection, history, range(count))
-        at = first_step(Start(step=step), history, past.last_step)
+        ended = await read_group_history(connection, history, range(count))
+        at = first_step(Start(step=step), history, ended.last_step)
         blobs = store_of(run.fit(settings))
         stops = await ends(connection, [Topic.ROLLOUTS])
         for number in range(count):
-            assemblies = assemblies_of(past, count, keep_ended=True, prefix=prefix)
+            assemblies = assemblies_of(ended, count, keep_ended=True, prefix=prefix)
             place = (Topic.ROLLOUTS, number)
             assemblies[number].cut_below = cut_below(number, stops[place])
             async with Tail(connection, {place: 0}, known={place: stops[place]}) as tail:
-                intake = Intake(tail, policies, assemblies, blobs, NO_PAYLOADS, past.condemned)
+                intake = Intake(tail, policies, assemblies, blobs, NO_PAYLOADS, ended.rejected_before)
                 while await intake.behind({number: stops[place].stable}):
                     await intake.read(500)
             groups = sorted(assemblies[number].groups.values(), key=lambda pending: pending.offset)
             for pending in groups:
-                final = past.finals.get(pending.id)
+                final = ended.finals.get(pending.id)
                 yield group_row(
-                    pending, judge if final is None else drew.of(final), at, assemblies[number].time.now, final
+                    pending, dispatch if final is None else recorded.of(final), at, assemblies[number].time.now, final
                 )
 
 
 @dataclass(slots=True)
-class _Judges:
-    """Who drew the groups that have ended: by the settings that their final events name."""
+class _RecordedPolicies:
+    """Dispatch policies of ended groups: by the settings that their final events name."""
 
     run: RunRecord
     given: TrainerSettings
     history: History
-    _known: dict[str | None, Judge] = field(default_factory=dict[str | None, Judge])
+    _known: dict[str | None, DispatchPolicy] = field(default_factory=dict[str | None, DispatchPolicy])
 
-    def of(self, final: GroupFinal) -> Judge:
+    def of(self, final: GroupFinal) -> DispatchPolicy:
         """Its settings as they were recorded; an old one names none, and was judged by those of the run."""
         if final.settings not in self._known:
             found = None if final.settings is None else self.run.trainer_settings(final.settings)
-            self._known[final.settings] = Judge(found or self.run.trainer_settings() or self.given, self.history)
+            self._known[final.settings] = DispatchPolicy(
+                found or self.run.trainer_settings() or self.given, self.history
+            )
         return self._known[final.settings]

@@ -1,7 +1,7 @@
 """Reading `rollouts` into groups: assigned partitions, no consumer group, one assembly each (design 8).
 
 Guarantees: events are folded in their order; a claimed body is fetched before its event is folded; a record of a policy
-that was never published is bad, said only after `policy-versions` was read to its end. Memory is bounded: the caller
+that was never published is bad, decided only after `policy-versions` was read to its end. Memory is bounded: the caller
 stops reading when the intake is `full` and it has what it needs; past twice the budget new payloads aren't kept, and
 are read again by handle when they are drawn. Leaves out: deciding and writing.
 """
@@ -36,9 +36,9 @@ class Budget:
 
 @dataclass(slots=True)
 class Intake:
-    """Assemblies by partition, fed from a tail. `changed` and `condemned` are for the caller to take and clear.
+    """Assemblies by partition, fed from a tail. `changed` and `rejected_now` are for the caller to take and clear.
 
-    `doomed` are records that a dead letter of the trainer already names.
+    `rejected_before` are records that a dead letter of a trainer already names.
     """
 
     tail: Tail
@@ -46,9 +46,9 @@ class Intake:
     assemblies: Mapping[int, Assembly]
     blobs: BlobStore | None
     budget: Budget
-    doomed: set[Handle] = field(default_factory=set[Handle])
+    rejected_before: set[Handle] = field(default_factory=set[Handle])
     changed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
-    condemned: list[tuple[Event, Rejected]] = field(default_factory=list[tuple[Event, Rejected]])
+    rejected_now: list[tuple[Event, Rejected]] = field(default_factory=list[tuple[Event, Rejected]])
 
     @property
     def partitions(self) -> int:
@@ -117,11 +117,11 @@ class Intake:
     async def _known(self, event: Event, fact: Arrived) -> Fact:
         """The fact, or that its record is bad since a policy was never published, or was bad before."""
         unknown = await self.policies.unknown(fact.rollout.trajectory)
-        doomed = event.handle._replace(size=0) in self.doomed
-        if unknown is None and not doomed:
+        before = event.handle._replace(size=0) in self.rejected_before
+        if unknown is None and not before:
             return fact
-        said = "rejected by an earlier trainer" if doomed else f"policy {unknown} was never published"
-        rejected = Rejected(RejectReason.POLICY_UNKNOWN, said)
-        if not doomed:
-            self.condemned.append((event, rejected))
+        reason = "rejected by an earlier trainer" if before else f"policy {unknown} was never published"
+        rejected = Rejected(RejectReason.POLICY_UNKNOWN, reason)
+        if not before:
+            self.rejected_now.append((event, rejected))
         return Bad(fact.rollout.slot, rejected)

@@ -1,6 +1,6 @@
 """Payloads of what was drawn: those that memory didn't keep are read again by handle (design 8).
 
-Guarantees: after `load` every pick has all of its payloads, or the failures say which member lost its own and why.
+Guarantees: after `load` every pick has all of its payloads, or it returns which members lost theirs, and why.
 Leaves out: judging the group again, which the stream does.
 """
 
@@ -32,7 +32,7 @@ class Lost:
 
 
 async def load(picks: Iterable[Pick], payloads: PayloadReader, blobs: BlobStore | None) -> list[Lost]:
-    """Fill in what isn't in memory, and say what couldn't be."""
+    """Fill in what isn't in memory; what couldn't be read."""
     wanted = {handle: where for pick in picks for handle, where in _missing(pick)}
     events = await payloads.read_those_there(wanted)
     lost: list[Lost] = []

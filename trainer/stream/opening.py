@@ -27,13 +27,13 @@ from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_history import find_published
 from rolloutlog.kafka.read.reading import Tail
 from rolloutlog.kafka.run_record import agree, read_run
-from rolloutlog.trainer.dispatch.decision import Judge
+from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of
 from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.dispatch.step import StepWriter, first_events, resumed_events
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
 from rolloutlog.trainer.groups.assembly import Assembly
-from rolloutlog.trainer.stream.group_history import Past, read_past
+from rolloutlog.trainer.stream.group_history import GroupHistory, read_group_history
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.policy_log import PolicyLog
 
@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, frozen=True)
 class Start:
-    """How a stream starts. `step`: the first train step (None: what the log says); `offsets` to read from.
+    """How a stream starts. `step`: the first train step (None: the one after the last on the log); `offsets` to read
+    from.
 
     `payloads` False keeps no payload. `timeline` False starts none, for who publishes no weights; else a first start
     does, unless the policies are imported ones. `weights` is where version 0 lies, `digest` theirs.
@@ -69,7 +70,7 @@ class Parts:
     writer: StepWriter
     history: History
     intake: Intake
-    draw: Sampler
+    sampler: Sampler
     payloads: PayloadReader
     blobs: BlobStore | None
     step: int | None
@@ -80,7 +81,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Parts:
+async def open_parts(stack: AsyncExitStack, settings: Settings, start: Start) -> Parts:
     """All parts, closed with the stack.
 
     Raises BrokerUnreachable, TopicMissing, RunMismatch, TopicMismatch, OpenTransaction, UnknownPolicy.
@@ -92,9 +93,9 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
     await writer.start()
     policies = await stack.enter_async_context(PolicyLog(connection))
     history = policies.history
-    await _say_start(connection, writer, policies, settings, start)
+    await _record_start(connection, writer, policies, settings, start)
     partitions = range(settings.topics.partitions)
-    past = await read_past(connection, history, partitions, wait_s=HIDDEN_S)
+    recorded = await read_group_history(connection, history, partitions, wait_s=HIDDEN_S)
     blobs = store_of(settings, patience_s=FOR_EVER)
     offsets = start.offsets or {}
     known = await ends(connection, [Topic.ROLLOUTS])
@@ -102,41 +103,46 @@ async def opened(stack: AsyncExitStack, settings: Settings, start: Start) -> Par
     tail = Tail(connection, starts, known=known)
     await stack.enter_async_context(tail)
     payloads = await stack.enter_async_context(PayloadReader(connection))
-    assemblies = assemblies_of(past, len(partitions))
+    assemblies = assemblies_of(recorded, len(partitions))
     for (_, number), end in known.items():
         if not offsets.get(number, 0):
             assemblies[number].cut_below = cut_below(number, end)
     trainer = settings.trainer
     budget = Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups)
-    intake = Intake(tail, policies, assemblies, blobs, budget, past.condemned)
-    draw = Sampler(assemblies, Judge(trainer, history), order_of(trainer))
-    presence = Presence(connection, [Topic.ROLLOUTS, Topic.GROUP_EVENTS, Topic.POLICY_VERSIONS])
     return Parts(
-        connection, presence, writer, history, intake, draw, payloads, blobs, first_step(start, history, past.last_step)
+        connection=connection,
+        presence=Presence(connection, [Topic.ROLLOUTS, Topic.GROUP_EVENTS, Topic.POLICY_VERSIONS]),
+        writer=writer,
+        history=history,
+        intake=Intake(tail, policies, assemblies, blobs, budget, recorded.rejected_before),
+        sampler=Sampler(assemblies, DispatchPolicy(trainer, history), order_of(trainer)),
+        payloads=payloads,
+        blobs=blobs,
+        step=first_step(start, history, recorded.last_step),
     )
 
 
-async def _say_start(
+async def _record_start(
     connection: Connection, writer: StepWriter, policies: PolicyLog, settings: Settings, start: Start
 ) -> None:
     """Record the settings that this trainer judges by, unless they are the last on the log, and begin a timeline where
     there is none, or one is resumed from; in one transaction, which is read back."""
-    history, said = policies.history, list[Outgoing]()
+    history, events = policies.history, list[Outgoing]()
     if (await read_run(connection)).trainer != settings.trainer.recorded():
-        said.append(trainer_recorded(settings.trainer, source=SOURCE, now=now_ms()))
+        events.append(trainer_recorded(settings.trainer, source=SOURCE, now=now_ms()))
     if start.resume is not None:
         weights = await find_published(connection, start.resume)
-        said += resumed_events(history, weights, run=settings.run_id, now=now_ms())
+        events += resumed_events(history, weights, run=settings.run_id, now=now_ms())
     elif start.timeline and not history.started and not history.imported:
-        said += first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights, digest=start.digest)
-    if said:
-        written = await writer.write(said)
+        events += first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights, digest=start.digest)
+    if events:
+        written = await writer.write(events)
         name = connection.names.topic(Topic.POLICY_VERSIONS)
         await policies.catch_up(max((one.offset + 1 for one in written if one.topic == name), default=0))
 
 
 def cut_below(partition: int, end: Ends) -> int:
-    """Below which offset groups may have lost records; 0 where the partition is whole. It says so."""
+    """Below which offset groups may have lost records; 0 where the partition is whole. It logs a warning."""
     if end.first == 0:
         return 0
     log.warning(
@@ -147,13 +153,15 @@ def cut_below(partition: int, end: Ends) -> int:
     return end.high
 
 
-def assemblies_of(past: Past, partitions: int, *, keep_ended: bool = False, prefix: str = "") -> dict[int, Assembly]:
+def assemblies_of(
+    recorded: GroupHistory, partitions: int, *, keep_ended: bool = False, prefix: str = ""
+) -> dict[int, Assembly]:
     """An assembly per partition, which knows what ended and expired before."""
     made = {
-        number: Assembly(number, expired=past.expired, keep_ended=keep_ended, prefix=prefix)
+        number: Assembly(number, expired=recorded.expired, keep_ended=keep_ended, prefix=prefix)
         for number in range(partitions)
     }
-    for group, final in past.finals.items():
+    for group, final in recorded.finals.items():
         made[partition_of(group, partitions)].ended[group] = final.as_of
     return made
 

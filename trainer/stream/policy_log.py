@@ -19,7 +19,7 @@ PLACE = (Topic.POLICY_VERSIONS, 0)
 
 
 class PolicyLog:
-    """`async with PolicyLog(connection) as policies`: its `history` is what the topic said when it was last read."""
+    """`async with PolicyLog(connection) as policies`: its `history` is the topic's as it was last read."""
 
     def __init__(self, connection: Connection) -> None:
         self.history = History()

@@ -1,4 +1,4 @@
-"""The watchdog: a trainer that gets nothing to train for too long says who is late (design 9.5).
+"""Starvation: a trainer that gets nothing to train for too long fails with who is late (design 9.5).
 
 Guarantees: the message names a group, its partition, the offset read and the lag. Leaves out: deciding to go on without
 somebody, which is what straggler policies are for.
@@ -13,7 +13,7 @@ from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 
 
-class Watch:
+class StarvationClock:
     """A clock of progress, in seconds of whatever monotonic clock is passed in."""
 
     def __init__(self, limit_s: float) -> None:
@@ -21,7 +21,7 @@ class Watch:
         self._since = 0.0
 
     def progress(self, now: float) -> None:
-        """Something that a trainer waits for has come."""
+        """Restart it: something that a trainer waits for has come."""
         self._since = now
 
     def late(self, now: float) -> bool:
@@ -30,7 +30,7 @@ class Watch:
 
 
 def no_policy(namespace: str) -> Starved:
-    """The error where groups wait and nobody has ever said which policies there are."""
+    """The error where groups wait and no policy was ever published or imported."""
     return Starved(
         f"no policy was ever published or imported in namespace {namespace}: nobody can say how old a token is",
         "start the trainer, whose GroupStream publishes version 0 first; or publish with PolicyPublisher",

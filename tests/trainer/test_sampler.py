@@ -9,21 +9,21 @@ from typing import Any
 
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.vocabulary import DropReason
-from rolloutlog.trainer.dispatch.decision import Judge
+from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import OldestFirst
 from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
 from tests.trainer.desk import Desk, live, rollout
 
 
-def desk_and_draw(**settings: Any) -> tuple[Desk, Sampler]:
+def desk_and_sampler(**settings: Any) -> tuple[Desk, Sampler]:
     desk = Desk()
-    judge = Judge(TrainerSettings.model_validate(settings), live())
-    return desk, Sampler({0: desk.assembly}, judge, OldestFirst())
+    dispatch = DispatchPolicy(TrainerSettings.model_validate(settings), live())
+    return desk, Sampler({0: desk.assembly}, dispatch, OldestFirst())
 
 
-def say(desk: Desk, draw: Sampler, group: str, versions: int, step: int = 5, **more: Any) -> None:
+def say(desk: Desk, sampler: Sampler, group: str, versions: int, step: int = 5, **more: Any) -> None:
     desk.say(*(rollout(i, versions, group=group, **more) for i in range(2)))
-    draw.settle(0, group, step)
+    sampler.settle(0, group, step)
 
 
 def ids(picks: list[Pick]) -> list[str]:
@@ -32,30 +32,30 @@ def ids(picks: list[Pick]) -> list[str]:
 
 def test_picking_takes_nothing_until_it_is_said() -> None:
     """A payload may fail in between: then the group is judged again."""
-    desk, draw = desk_and_draw()
+    desk, sampler = desk_and_sampler()
     for name, version in (("a", 4), ("b", 3), ("c", 4)):
-        say(desk, draw, name, version)
-    assert ids(draw.pick(2, 5)) == ["b", "a"]
-    picks = draw.pick(2, 5)
+        say(desk, sampler, name, version)
+    assert ids(sampler.pick(2, 5)) == ["b", "a"]
+    picks = sampler.pick(2, 5)
     assert ids(picks) == ["b", "a"]
-    draw.take(picks)
-    assert ids(draw.pick(2, 5)) == ["c"]
+    sampler.take(picks)
+    assert ids(sampler.pick(2, 5)) == ["c"]
 
 
 def test_a_group_is_judged_again_when_it_is_drawn() -> None:
     """Items 55 and 85: it settled as fresh, and expired while it waited."""
-    desk, draw = desk_and_draw()
-    say(desk, draw, "a", 3)
-    assert not draw.notes
-    assert draw.pick(1, 6) == []
-    assert [(e.member, e.step, e.seq_staleness) for e in draw.notes.expired] == [(0, 6, 2), (1, 6, 2)]
-    assert draw.settled == 0
+    desk, sampler = desk_and_sampler()
+    say(desk, sampler, "a", 3)
+    assert not sampler.unwritten
+    assert sampler.pick(1, 6) == []
+    assert [(e.member, e.step, e.seq_staleness) for e in sampler.unwritten.expired] == [(0, 6, 2), (1, 6, 2)]
+    assert sampler.settled == 0
 
 
 def test_drops_are_noted_when_a_group_settles_and_take_it_away() -> None:
-    desk, draw = desk_and_draw()
-    say(desk, draw, "equal", 4, reward=1.0)
-    assert [(final.group, final.reason, final.as_of) for final in draw.notes.dropped] == [
+    desk, sampler = desk_and_sampler()
+    say(desk, sampler, "equal", 4, reward=1.0)
+    assert [(final.group, final.reason, final.as_of) for final in sampler.unwritten.dropped] == [
         ("equal", DropReason.ZERO_VARIANCE, 2)
     ]
     assert not desk.assembly.groups
@@ -63,22 +63,22 @@ def test_drops_are_noted_when_a_group_settles_and_take_it_away() -> None:
 
 
 def test_held_groups_wait_for_their_step() -> None:
-    desk, draw = desk_and_draw()
-    say(desk, draw, "later", 6)
-    say(desk, draw, "now", 4)
-    assert ids(draw.pick(2, 5)) == ["now"]
-    assert draw.settled == 2
-    assert ids(draw.pick(2, 7)) == ["later"]
-    assert [expired.group for expired in draw.notes.expired] == ["now", "now"]
+    desk, sampler = desk_and_sampler()
+    say(desk, sampler, "later", 6)
+    say(desk, sampler, "now", 4)
+    assert ids(sampler.pick(2, 5)) == ["now"]
+    assert sampler.settled == 2
+    assert ids(sampler.pick(2, 7)) == ["later"]
+    assert [expired.group for expired in sampler.unwritten.expired] == ["now", "now"]
 
 
 def test_a_draw_among_many_groups_is_quick() -> None:
     """Only what is drawn is judged again."""
-    desk, draw = desk_and_draw()
+    desk, sampler = desk_and_sampler()
     for i in range(2000):
-        say(desk, draw, f"g{i}", 4)
+        say(desk, sampler, f"g{i}", 4)
     start = time.perf_counter()
-    assert len(draw.pick(8, 5)) == 8
+    assert len(sampler.pick(8, 5)) == 8
     assert time.perf_counter() - start < 0.1
 
 

@@ -8,7 +8,7 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.contract.wire.headers import Headers
-from rolloutlog.trainer.stream.group_history import Past
+from rolloutlog.trainer.stream.group_history import GroupHistory
 from rolloutlog.trainer.stream.opening import Start, assemblies_of, first_step
 
 
@@ -33,8 +33,8 @@ def expired(group: str, timeline: int, step: int) -> Outgoing:
     return expired_event(made, source="/trainer", now=0)
 
 
-def past(*events: Outgoing) -> Past:
-    made = Past()
+def past(*events: Outgoing) -> GroupHistory:
+    made = GroupHistory()
     for offset, out in enumerate(events):
         event = Event(Topic.GROUP_EVENTS, 0, offset, 0, out.key, Headers(out.headers), out.value)
         made.fold(event, resumed())
@@ -52,7 +52,7 @@ def test_an_expired_member_is_never_void() -> None:
 
 def test_events_that_cant_be_read_are_passed_by() -> None:
     bad = Event(Topic.GROUP_EVENTS, 0, 0, 0, b"g", Headers([("ce_type", b"group.trained")]), b"{")
-    made = Past()
+    made = GroupHistory()
     made.fold(bad, resumed())
     made.fold(Event(Topic.GROUP_EVENTS, 0, 1, 0, b"g", Headers([]), None), resumed())
     assert not made.finals
