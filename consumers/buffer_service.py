@@ -1,4 +1,5 @@
-"""The buffer service: one member of the group `<ns>.buffer`, with a shard per owned partition (design 6).
+"""The buffer service: one member of the group `<ns>.buffer`, with a shard per owned partition
+(design/exactly-once#loop).
 
 Guarantees: exactly once per partition, whoever dies; start more members to scale out, up to P. A second deployment with
 other settings of topics or buffer is refused; of the trainer's those hold that it has recorded itself. SIGTERM commits

@@ -1,4 +1,4 @@
-"""A shard of the buffer on the partition loop: what the pure shard can't do itself (design 6).
+"""A shard of the buffer on the partition loop: what the pure shard can't do itself (design/buffer#rendering).
 
 Guarantees: claimed bodies and payloads are read outside of transactions; one that can't be had is a dead letter or a
 void draw, in whose place the next is drawn at once, never an end of the service. A shard is restored from the first row

@@ -1,4 +1,5 @@
-"""The bounds on open groups that hold now: those of the trainer settings that were recorded last (design 8).
+"""The bounds on open groups that hold now: those of the trainer settings that were recorded last
+(design/staleness#open-groups).
 
 Guarantees: `run` is looked at every 10 seconds, whoever asks how often; what it said last holds while the broker is
 away. Leaves out: what the bounds bound (`rolloutlog.buffer.shard.candidate_sampler`).

@@ -1,4 +1,5 @@
-"""Folding the index anew from its inputs, where it can't be read or trusted any more (design 2: it is a fold of them).
+"""Folding the index anew from its inputs, where it can't be read or trusted any more (design/exactly-once#index: it is
+a fold of them).
 
 Guarantees: nothing is emitted, and no dead letter is written that is on the log already, so nothing is said twice; the
 old rows are read by nobody any more, and until the inputs are read to their end no service takes the new ones for

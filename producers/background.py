@@ -1,7 +1,7 @@
 """A task beside the work that somebody else does: its failure is told to whoever asks next, never lost.
 
-Guarantees: the task is asked to stop before it is cancelled, so that a poll of the client isn't cut short (reference
-kafka 1, pitfall 10). Leaves out: starting it again.
+Guarantees: the task is asked to stop before it is cancelled, so that a poll of the client isn't cut short
+(design/exactly-once#reads). Leaves out: starting it again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a producer writes, looked at with the readers' own checks before it is written (design 4 and 5).
+"""What a producer writes, looked at with the readers' own checks before it is written (design/record#validation).
 
 Guarantees: what `record_of` and `note_of` return no reader will reject for what it says; what they refuse raises
 InvalidRecord with the reason of the dead letter that it would have become, and no sequence number is taken. The value

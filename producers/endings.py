@@ -1,4 +1,4 @@
-"""Rollouts that didn't complete: aborted ones keep what was sampled, failed ones say why (design 3 and 8).
+"""Rollouts that didn't complete: aborted ones keep what was sampled, failed ones say why (design/groups#resolution).
 
 Guarantees: a partial trajectory keeps its columns byte for byte; a failed one has `errors`, in the shape of the
 verifiers v1 trace (type, message). Any exception becomes such an error, whatever its text is and does. Leaves out:

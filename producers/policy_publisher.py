@@ -1,4 +1,4 @@
-"""PolicyPublisher: says which weights went out, for trainers that aren't ours (design 4 and 8).
+"""PolicyPublisher: says which weights went out, for trainers that aren't ours (design/record#policies).
 
 Guarantees: a start is one transaction (timeline and its first policy); versions rise; a second publisher of the run,
 or a trainer of ours, fences the first, which stops with Fenced. Leaves out: the weights themselves, and checkpoints:

@@ -35,7 +35,8 @@ from rolloutlog.producers.open_run import OpenRun, join
 from rolloutlog.producers.published import Published, Submission
 
 PATIENCE_S = 60.0
-"""A record that isn't acknowledged for so long raises BrokerUnreachable: nothing waits silently (design 9.5)."""
+"""A record that isn't acknowledged for so long raises BrokerUnreachable: nothing waits silently
+(design/exactly-once#waiting)."""
 LEAVE_S = 5.0
 """How long a block that an exception ends still waits for what was submitted."""
 

@@ -1,4 +1,5 @@
-"""Where settings come from: flags, then `ROLLOUTLOG_*`, then the settings file, then defaults (design 11).
+"""Where settings come from: flags, then `ROLLOUTLOG_*`, then the settings file, then defaults
+(design/commands#settings).
 
 Guarantees: the command line and `Settings.load` read them here, so both find the same run and the same broker; an
 unknown key of the file and an unknown `ROLLOUTLOG_*` variable are refused with the nearest name; every value knows its
@@ -68,7 +69,7 @@ def load_with_broker(given: Mapping[str, Any], config: str | None = None) -> Set
 
 def address_of(settings: Settings, data_dir: Path | None = None) -> str | None:
     """The broker's address: the one given, else that of the `command_config`, else of the broker that runs in the data
-    folder (design 10); None where there is none."""
+    folder (design/brokers#which); None where there is none."""
     from rolloutlog.broker import find
     from rolloutlog.kafka.client.properties import read_properties
 

@@ -1,4 +1,4 @@
-"""The dispatch service: draws, masks and records, and trains nothing (`train run --no-model`; design 8).
+"""The dispatch service: draws, masks and records, and trains nothing (`train run --no-model`; design/trainer#stream).
 
 Guarantees: what it records is what a trainer would have trained, with the masks; it starts no timeline, since it
 publishes no weights: it goes on with the current one, or judges imported rollouts each at its own step. Leaves out:

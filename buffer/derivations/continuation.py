@@ -1,4 +1,5 @@
-"""*Continue*: go on from where a source's conversation was compacted, or from a whole tool result (items 54 to 68).
+"""*Continue*: go on from where a source's conversation was compacted, or from a whole tool result (decisions/replay#54
+to #68).
 
 Guarantees: an anchor is never in the middle of a tool turn, and never the task as it was first asked. Leaves out:
 scoring, which is the innermost task's.
@@ -29,7 +30,7 @@ class Continuation:
         return anchor_points(trajectory, self.anchor)
 
     def prompt(self, trajectory: Trajectory, anchor: AnchorPoint) -> list[Message]:
-        """Messages from the root to the anchor, system message included (2.L)."""
+        """Messages from the root to the anchor, system message included (decisions/replay#58)."""
         return Conversation(trajectory).prompt(anchor.node)
 
 

@@ -1,7 +1,7 @@
 """What a message graph holds, read off its nodes: the main tree, its launch context, whole tool turns, restarts.
 
 Guarantees: pure functions on one checked trajectory; compaction and tool turns are found by structure, never by the
-text of a prompt (reference prime_verifiers 54 to 68). Leaves out: which of it makes a seed (`derivations`).
+text of a prompt (decisions/replay#54 to #68). Leaves out: which of it makes a seed (`derivations`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import TOKENS, Trajectory
 
 CHARACTERS_PER_TOKEN = 4
-"""Where no tokens were recorded (item 62)."""
+"""Where no tokens were recorded (decisions/replay#62)."""
 COMPACTION_EDGE = "compaction"
 
 
@@ -30,7 +30,8 @@ class Conversation:
         self.messages = trajectory.messages
         root = main_root(trajectory)
         self.branches = [path for path in trajectory.branches if path[0] == root]
-        """Root-to-leaf paths of the main agent's tree, in leaf order; other agents' roots are left out (item 63)."""
+        """Root-to-leaf paths of the main agent's tree, in leaf order; other agents' roots are left out
+        (decisions/replay#63)."""
 
     def role(self, node: int) -> str | None:
         """Role of a node's message; None for a node without one."""
@@ -54,7 +55,8 @@ class Conversation:
 
     @property
     def context_tokens(self) -> list[int]:
-        """Per node the tokens of the context that it ends: as recorded, else a quarter of the characters (item 62)."""
+        """Per node the tokens of the context that it ends: as recorded, else a quarter of the characters
+        (decisions/replay#62)."""
         recorded = cast("list[int]", self.trajectory.nodes[:, TOKENS].tolist())
         totals: list[int] = []
         for tokens, parent, message in zip(recorded, self.parents, self.messages, strict=True):
@@ -62,7 +64,7 @@ class Conversation:
         return totals
 
     def prompt(self, node: int) -> list[Message]:
-        """Messages from the root to `node`, system message included (items 56, 68 and 2.L)."""
+        """Messages from the root to `node`, system message included (decisions/replay#56, #58 and #68)."""
         path = graph.path_to(self.parents, node)
         return [_trimmed(cast("Message", self.messages[at])) for at in path]
 
@@ -80,7 +82,7 @@ def main_root(trajectory: Trajectory) -> int:
 
 
 def restarts(talk: Conversation) -> list[int]:
-    """Nodes after which a compacted conversation went on, ascending (items 57 and 59).
+    """Nodes after which a compacted conversation went on, ascending (decisions/replay#57 and #59).
 
     Declared `compaction` edges decide where the record has any. Else, by structure: a branch after the first that
     leaves an earlier one before its own first sampled node, whose whole unsampled prefix is system and user turns,
@@ -123,8 +125,9 @@ def _is_compaction(edge: Any) -> bool:
 def tool_results(talk: Conversation) -> list[int]:
     """Nodes that end a whole tool turn, ascending: its answers equal its calls, and none before it is unanswered.
 
-    Items 63 and 65 both hold: main tree, every branch, each node once. Calls are matched per assistant turn, since ids
-    repeat over a conversation. What the launch context holds isn't this rollout's own work and makes no anchor.
+    decisions/replay#63 and #65 both hold: main tree, every branch, each node once. Calls are matched per assistant
+    turn, since ids repeat over a conversation. What the launch context holds isn't this rollout's own work and makes no
+    anchor.
     """
     found = {node for path in talk.branches for node in _whole_turns(talk, path)}
     return sorted(found - set(talk.launch_context))

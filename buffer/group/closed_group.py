@@ -1,4 +1,5 @@
-"""What is kept of a group that ended: enough to know a repeated record, in some 50 bytes a record (design 3, 9.1).
+"""What is kept of a group that ended: enough to know a repeated record, in some 50 bytes a record
+(design/buffer#ended).
 
 Guarantees: a record that comes after the end is judged exactly as it would have been before, so a duplicate stays one
 and a conflict stays one. Leaves out: everything that an ended group no longer needs.

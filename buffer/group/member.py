@@ -1,4 +1,4 @@
-"""One member of a group: its records, and how it stands (design 4 and 8).
+"""One member of a group: its records, and how it stands (design/groups#standing).
 
 Guarantees: how a member stands is a view over facts that only grow: the highest attempt on the log, the highest one
 that was rejected, the highest one that expired, and whether it was cancelled. So the order in which they came doesn't
@@ -75,12 +75,12 @@ class Member:
 
     @property
     def highest(self) -> int:
-        """Highest attempt ever seen: on the log, expired, or asked for; the next is 1 more (design 2)."""
+        """Highest attempt ever seen: on the log, expired, or asked for; the next is 1 more (design/groups#attempts)."""
         return max(self.attempt, self.expired, self.asked)
 
     @property
     def status(self) -> MemberStatus:
-        """How this member stands (design 4 and 8)."""
+        """How this member stands (design/groups#resolution)."""
         ended = self._ended if self.attempt > self.expired else MemberStatus.OPEN
         if self.cancelled and ended in (MemberStatus.OPEN, MemberStatus.ABORTED):
             return MemberStatus.CANCELLED
@@ -120,5 +120,5 @@ class Member:
 
     @property
     def resolved(self) -> bool:
-        """Nothing more is awaited: completed with its reward, failed, or cancelled (design 8)."""
+        """Nothing more is awaited: completed with its reward, failed, or cancelled (design/groups#resolution)."""
         return self.complete or self.status in (MemberStatus.FAILED, MemberStatus.CANCELLED)

@@ -1,4 +1,4 @@
-"""Who belongs to a group and how its members ended: one pure fold of everything said of it (design 2, 4, 8 and 9.1).
+"""Who belongs to a group and how its members ended: one pure fold of everything said of it (design/groups#standing).
 
 Guarantees: buffer, trainer and audit call the same `Group`, so they never disagree. A group depends on its three
 prefixes (records, seeds, group events), never on how they interleave; an equal duplicate changes nothing. Within
@@ -111,7 +111,8 @@ class Group:
         return Disposition.TAKEN
 
     def reject(self, slot: Slot, rejected: Rejected) -> bool:
-        """Fold a bad record whose headers could be read; True if its slot ends as failed(rejected) by it (design 4)."""
+        """Fold a bad record whose headers could be read; True if its slot ends as failed(rejected) by it
+        (design/groups#resolution)."""
         return rejected.resolves and self.reject_as(Shape.of(slot), slot.member, slot.attempt)
 
     def reject_as(self, shape: Shape, index: int, attempt: int) -> bool:
@@ -124,7 +125,8 @@ class Group:
         return True
 
     def spoil(self, index: int, attempt: int) -> None:
-        """Its payload failed when it was drawn: the record of that attempt counts as rejected after all (design 4)."""
+        """Its payload failed when it was drawn: the record of that attempt counts as rejected after all
+        (design/groups#resolution)."""
         member = self.member(index)
         member.spoiled = max(member.spoiled, attempt)
 
@@ -226,7 +228,8 @@ class Group:
 
     @property
     def complete_members(self) -> list[int]:
-        """Completed with a reward and not expired, by offset: at a draw the first `needed` are kept (design 8)."""
+        """Completed with a reward and not expired, by offset: at a draw the first `needed` are kept
+        (design/trainer#stragglers)."""
         found = [(m.record.handle.offset, i) for i, m in self.members.items() if m.record and m.complete]
         return [i for _, i in sorted(found)]
 

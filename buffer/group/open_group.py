@@ -1,4 +1,4 @@
-"""A group that a shard still works for: its membership, its origin seed, and who took what (design 2 and 6).
+"""A group that a shard still works for: its membership, its origin seed, and who took what (design/groups#leases).
 
 Guarantees: depends on the three prefixes, never on their interleaving. Leaves out: clocks (`leases`) and what is
 asked for again (`re_emission`).

@@ -112,7 +112,7 @@ class RolloutRow(NamedTuple):
     @property
     def key(self) -> str:
         """Kind and event id; a late record's is its offset, since the row of an attempt with its id may be there, and a
-        rejected one has a kind of its own, so that compaction never takes one for the other (design 6.7)."""
+        rejected one has a kind of its own, so that compaction never takes one for the other (design/buffer#pool)."""
         if self.late:
             return f"{LATE_KEY}/{self.offset}"
         return f"{REJECTED_KEY if self.rejected else KEY}/{attempt_id(self.group, self.member, self.attempt)}"

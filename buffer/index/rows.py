@@ -1,4 +1,5 @@
-"""Rows of `rollout-index`: one per event that a shard took, and the shard row that closes each transaction (design 2).
+"""Rows of `rollout-index`: one per event that a shard took, and the shard row that closes each transaction
+(design/exactly-once#index).
 
 Guarantees: a row carries everything that the fold needs of its event, whatever the settings, so a shard is the fold
 of its rows; a rollout's row is a fixed little-endian struct with its texts and anchors behind it, the others are JSON

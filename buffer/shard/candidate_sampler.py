@@ -1,4 +1,4 @@
-"""Draws under way: chosen and not yet rendered, or emitted and not yet read back from `seeds` (design 6).
+"""Draws under way: chosen and not yet rendered, or emitted and not yet read back from `seeds` (design/buffer#draws).
 
 Guarantees: draw `k` is a function of the fold at the offsets that it names, the settings, and the draws before `k`;
 seeds leave in the order of their numbers, so whoever reads `seeds` knows every draw before. A draw of which no seed can

@@ -1,4 +1,4 @@
-"""The fold of a shard: rows in, state out (design 6).
+"""The fold of a shard: rows in, state out (design/buffer#fold).
 
 Guarantees: the state is a function of the rows, so a restored shard equals the live one; and of the three input
 prefixes, never of how they interleave. Leaves out: reading events (`indexing`), what is emitted and when (`shard`).
@@ -79,7 +79,7 @@ class Fold:
             self.changes += 1
             opened = self.groups.get(row.group)
             if opened is not None and opened.kin.is_eval and opened.group.resolved:
-                self._close(row.group)  # it gets no final event (design 6)
+                self._close(row.group)  # it gets no final event (design/groups#outcomes)
                 self.census.ended[EVAL] += 1
         return disposition
 
@@ -215,7 +215,7 @@ class Fold:
         return Disposition.DUPLICATE if closed else disposition
 
     def _refuse(self, entry: OpenGroup | ClosedGroup) -> None:
-        """The environment couldn't stand at that anchor: its candidate is drawn no more (design 6)."""
+        """The environment couldn't stand at that anchor: its candidate is drawn no more (design/buffer#refusals)."""
         if entry.mark is not None and entry.refused:
             self.census.skipped[entry.mark.derivation, Skip.REFUSED] += 1
             self.pool.mark(entry.mark._replace(refused=True), self.next_offsets[Topic.ROLLOUTS])

@@ -1,4 +1,5 @@
-"""From an event of an input topic to its row: the one place where the shard reads foreign bytes (design 4 and 6.1).
+"""From an event of an input topic to its row: the one place where the shard reads foreign bytes
+(design/exactly-once#index).
 
 Guarantees: pure; any bytes give a row or `Rejected`, and a bad record whose headers name a slot gives the row that
 ends it; a row that is given can be written. Leaves out: fetching what a claim stands for, and what the row does to the

@@ -1,4 +1,4 @@
-"""Leases: how long a taken seed is waited for, on a clock that is passed in (design 2).
+"""Leases: how long a taken seed is waited for, on a clock that is passed in (design/groups#leases).
 
 Guarantees: a lease starts anew with each event of its seed; a new owner starts every lease afresh once it has read its
 inputs, so nothing is lost with an owner and nothing is taken from a worker that still renews. Leaves out: which members

@@ -1,5 +1,5 @@
-"""Seeds with their lineage: immediate source, innermost task, depth, and the draw that chose it (design 6; items 85
-to 90).
+"""Seeds with their lineage: immediate source, innermost task, depth, and the draw that chose it (design/buffer#lineage,
+decisions/replay#85).
 
 Guarantees: a seed is a function of its source's record, the draw and the settings, byte for byte; a member seed names
 its origin, so all members of a group descend from one. Leaves out: choosing (`draws`, `re_emission`).
@@ -56,7 +56,7 @@ def source_of(source: SourceRecord, partition: int, trajectory: Trajectory) -> s
 
 
 def _task(trajectory: Trajectory) -> dict[str, Any] | None:
-    """The innermost task, verbatim: a derived record carries it in place of its own (item 85)."""
+    """The innermost task, verbatim: a derived record carries it in place of its own (decisions/replay#85)."""
     task: Any = trajectory.record.get("task")
     return cast("dict[str, Any]", task) if isinstance(task, dict) else None
 

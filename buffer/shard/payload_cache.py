@@ -1,4 +1,4 @@
-"""Values of the newest sources, kept for rendering within a number of bytes (design 6).
+"""Values of the newest sources, kept for rendering within a number of bytes (design/buffer#rendering).
 
 Guarantees: never above its bound; the oldest go first. Leaves out: reading what isn't here any more
 (`rolloutlog.kafka.read.payloads`). Nothing here is in the fold.

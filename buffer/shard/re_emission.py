@@ -1,4 +1,4 @@
-"""Which members must be made again: aborted, expired, or lost with their lease (design 2, 6 and 8).
+"""Which members must be made again: aborted, expired, or lost with their lease (design/groups#attempts).
 
 Guarantees: a function of the group and of what was lost; the next attempt is one above every attempt seen. Once as many
 members are complete as the group needs, only expired ones are made again. Leaves out: when a lease is lost (`leases`).

@@ -1,4 +1,5 @@
-"""A shard of the buffer: events of one partition in, rows, dead letters, seeds and cancellations out (design 6).
+"""A shard of the buffer: events of one partition in, rows, dead letters, seeds and cancellations out
+(design/buffer#fold).
 
 Guarantees: pure but for the moments that are passed in; its state is the fold of its rows (`fold`), and what it emits
 comes back to it as input before it counts, so a restored shard knows everything that was emitted. Nothing is emitted
@@ -284,7 +285,8 @@ class Shard:
         return records
 
     def _cancel_open(self, opened: OpenGroup, now: int, reason: str) -> list[Outgoing]:
-        """Cancel the open members of a group, and every seed that asks for one of them (design 2)."""
+        """Cancel the open members of a group, and every seed that asks for one of them
+        (design/groups#cancellations)."""
         group = opened.group
         facts: dict[str, Any] = {"reason": reason, "source": self.source, "now": now}
         self.cancelling.add(group.id)

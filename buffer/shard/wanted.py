@@ -1,4 +1,4 @@
-"""Which seeds nobody has taken, for workers whose group has no offsets (design 2, A worker without offsets).
+"""Which seeds nobody has taken, for workers whose group has no offsets (design/groups#wanted).
 
 Guarantees: a seed below `next` that isn't listed needs no worker: it was taken, so its lease speaks for it, or
 cancelled, or its members are resolved, or its group has ended. Leaves out: where a worker starts

@@ -1,4 +1,5 @@
-"""The newest sources of a shard and the candidates among them, in the order (offset, node) (design 6; items 30 to 35).
+"""The newest sources of a shard and the candidates among them, in the order (offset, node) (design/buffer#pool;
+decisions/replay#30 to #35).
 
 Guarantees: holds rows, never payloads; which sources are here is a function of `rollouts` alone, since exhausted,
 refused, superseded and late ones keep their place, so the order in which the other topics are folded doesn't matter.

@@ -1,4 +1,4 @@
-"""Draws and bounds: which candidate is the k-th, and how many there may be (design 6).
+"""Draws and bounds: which candidate is the k-th, and how many there may be (design/buffer#draws).
 
 Guarantees: all are functions of their arguments, so any reader can draw again and compare. Leaves out: when to draw.
 """
@@ -23,7 +23,7 @@ def pick_some(points: Sequence[T], salt: str, rollout: str, most: int | None) ->
     """At most `most` of a source's anchors in their order; the j-th is drawn at hash(salt, rollout, j) mod n of the
     rest.
 
-    None: all (items 12, 64 and 66).
+    None: all (decisions/replay#12, #64 and #66).
     """
     if most is None or most >= len(points):
         return list(points)

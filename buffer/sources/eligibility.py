@@ -1,4 +1,4 @@
-"""What a sound record is fit for as a source: where it could be resumed, or why it can't be (design 6; item 21).
+"""What a sound record is fit for as a source: where it could be resumed, or why it can't be (decisions/replay#21).
 
 Guarantees: total: whatever the JSON of the record makes a derivation raise is a `fault` of this record, told once, with
 its row; what it offers can be written into a seed again. Leaves out: settings (`selection`).

@@ -1,4 +1,4 @@
-"""From a record's row to its candidates, and which of those may be drawn now (design 6).
+"""From a record's row to its candidates, and which of those may be drawn now (design/buffer#selection).
 
 Guarantees: what a record offers depends on its row and the settings alone; what may be drawn depends on draws,
 refusals and the newest reward as well. Leaves out: the rules themselves (`selection`), and which candidate is drawn
@@ -21,7 +21,7 @@ from rolloutlog.contract.vocabulary import AnchorKind
 CandidateKey = tuple[int, str, int]
 """Offset of the source, derivation, node."""
 Skips = Counter[tuple[str, Skip]]
-"""How many records each derivation skipped, by reason (item 26)."""
+"""How many records each derivation skipped, by reason (decisions/replay#26)."""
 
 
 def key_of(source: SourceRecord, candidate: Candidate) -> CandidateKey:
@@ -41,7 +41,7 @@ def _candidates_of(row: RolloutRow, settings: DerivationSettings, salt: str, ski
     if isinstance(points, Skip):
         skips[settings.name, points] += 1
         return []
-    if settings.derive.anchor is AnchorKind.TOOL_CALL:  # a compaction always seeds every restart (item 12)
+    if settings.derive.anchor is AnchorKind.TOOL_CALL:  # a compaction always seeds every restart (decisions/replay#12)
         points = pick_some(points, salt, rollout_id(row.group, row.member), settings.derive.max_anchors)
     return [Candidate(settings.name, point) for point in points]
 

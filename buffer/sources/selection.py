@@ -1,5 +1,4 @@
-"""Which rollouts may be sources of which derivation, and why the others are skipped (design 6; items 7 to 14, 21 to
-26).
+"""Which rollouts may be sources of which derivation, and why the others are skipped (design/buffer#selection).
 
 Guarantees: a record is screened once; what doesn't depend on settings is in its row, and a skip has one reason. Leaves
 out: the reward band, which late annotations move (`candidates`), and which source is drawn (`draws`).
@@ -18,7 +17,7 @@ from rolloutlog.contract.vocabulary import RunKind, Status
 
 
 def unfit(rollout: Rollout) -> Skip | None:
-    """Why a rollout can never be a source, whatever the settings; None if it can (item 21)."""
+    """Why a rollout can never be a source, whatever the settings; None if it can (decisions/replay#21)."""
     trajectory = rollout.trajectory
     checks = (
         (rollout.slot.kind is RunKind.EVAL, Skip.EVAL),
@@ -32,7 +31,7 @@ def unfit(rollout: Rollout) -> Skip | None:
 
 
 def needs_container(record: dict[str, Any]) -> bool:
-    """True if the innermost task ran in a container image, whose state is gone (item 8)."""
+    """True if the innermost task ran in a container image, whose state is gone (decisions/replay#8)."""
     task = record.get("task")
     if not isinstance(task, dict):
         return False
@@ -60,7 +59,8 @@ def anchors_for(row: RolloutRow, settings: DerivationSettings) -> list[AnchorPoi
 
 
 def _environment(row: RolloutRow, select: Selection) -> Skip | None:
-    """`source_envs` names `env` or `env/derivation`; unset: all, but nothing that is itself derived (item 7)."""
+    """`source_envs` names `env` or `env/derivation`; unset: all, but nothing that is itself derived
+    (decisions/replay#7)."""
     if select.source_envs is None:
         return Skip.REPLAYED if row.derivation else None
     label = f"{row.env}/{row.derivation}" if row.derivation else row.env
@@ -74,7 +74,8 @@ def _is_of(point: AnchorPoint, derive: Continue) -> bool:
 
 
 def in_band(reward: float | None, select: Selection) -> bool:
-    """True if a recorded reward lies in the inclusive band; a pending one lies in none but the open (item 13)."""
+    """True if a recorded reward lies in the inclusive band; a pending one lies in none but the open
+    (decisions/replay#13)."""
     low, high = select.min_source_reward, select.max_source_reward
     if reward is None:
         return low is None and high is None

@@ -1,4 +1,4 @@
-"""The audit: what became of every rollout, from the topics alone (design 9.1).
+"""The audit: what became of every rollout, from the topics alone (design/groups#accounting).
 
 Guarantees: ends are fixed before anything is read, in the order index, seeds, group-events, dead-letters,
 policy-versions, rollouts, so that no event names a record that isn't read; an open transaction makes `ok` null, never
@@ -53,7 +53,7 @@ class Audit:
         return None if self.open_transactions else True
 
     def as_json(self) -> dict[str, Any]:
-        """The object that `rolloutlog audit --json` prints (design 11)."""
+        """The object that `rolloutlog audit --json` prints (design/groups#accounting)."""
         return {
             **self.counts.as_json(),
             "ok": self.ok,
@@ -126,7 +126,7 @@ def _fold(said: _Said, event: Event) -> None:
         else:
             read_headers(event, said.partitions)
             made = read_group_event(event)
-            if isinstance(made, MemberExpired):  # never void (design 3)
+            if isinstance(made, MemberExpired):  # never void (design/trainer#expired)
                 said.expired.setdefault(event.partition, []).append(made)
             elif said.history.is_live(made.timeline, made.step):
                 said.finals.setdefault(event.partition, []).append(made)

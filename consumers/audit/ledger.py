@@ -1,4 +1,4 @@
-"""The accounting identity of one partition: every rollout record counts exactly once (design 9.1).
+"""The accounting identity of one partition: every rollout record counts exactly once (design/groups#accounting).
 
 Guarantees: pure; `PartitionLedger` is a fold of what the topics say, and each data record is counted under the first
 term that fits: rejected, eval, superseded(late), superseded(duplicate), trained or baseline, superseded(attempt),
@@ -71,7 +71,7 @@ class Counts:
         return self.terms.total() + self.superseded.total() + self.dropped.total()
 
     def as_json(self) -> dict[str, object]:
-        """`produced`, then each term: a number, or reason to number (design 11)."""
+        """`produced`, then each term: a number, or reason to number (design/groups#accounting)."""
         return {
             "produced": self.produced,
             **{name: self.terms[name] for name in SIMPLE},
@@ -257,7 +257,7 @@ def _use(final: GroupFinal, member: MemberOutcome) -> str | None:
 
 
 def _digest(event: Event) -> str:
-    """As the header says it, else of the value (design 3)."""
+    """As the header says it, else of the value (design/log#events)."""
     said = event.headers.raw.get(Headers.digest.name)
     return digest_of(event.value or b"") if said is None else said.decode("utf-8", "replace")
 

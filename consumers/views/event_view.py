@@ -1,4 +1,4 @@
-"""An event in a form that people and scripts can read, whatever its encoding (design 3: `show` prints either).
+"""An event in a form that people and scripts can read, whatever its encoding (design/log#values: `show` prints either).
 
 Guarantees: never fails on a bad record: what can't be read is said in `problem`, beside what can. Leaves out: layout on
 a screen (`rolloutlog.cli`).

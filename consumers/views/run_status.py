@@ -1,4 +1,4 @@
-"""How the run stands: the training run first, then the buffer, its topics and who owns what (design 11).
+"""How the run stands: the training run first, then the buffer, its topics and who owns what (design/commands#facts).
 
 Guarantees: read from shard rows, ends, policies and the last minutes of `group-events`: never from `rollouts` or
 `seeds`, however long they are; the same whoever asks and whoever has died. Leaves out: the accounting of single records

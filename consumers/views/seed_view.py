@@ -1,4 +1,4 @@
-"""Candidates and seeds, as people read them (design 11).
+"""Candidates and seeds, as people read them (design/commands#facts).
 
 Guarantees: `candidates` and `seeds` show the same facts in the same words, so that one can be compared with the other;
 candidates come in the order in which draws rank them, without those that are gone or of which no seed can be made: the

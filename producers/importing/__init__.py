@@ -1,4 +1,4 @@
-"""Recorded rollouts of prime-rl and verifiers, of any era, onto the log (reference prime_verifiers 1).
+"""Recorded rollouts of prime-rl and verifiers, of any era, onto the log (design/eras#telling-apart).
 
 Guarantees: `import_runs` writes each recorded trace once, whatever it is told to read and how often; what a source
 doesn't say is absent. Leaves out: the command line, and reading the log back into files (`rolloutlog.consumers`).

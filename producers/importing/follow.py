@@ -1,4 +1,5 @@
-"""Import of a run that is still written: what comes is taken as it comes, and goes on where it was (design 2).
+"""Import of a run that is still written: what comes is taken as it comes, and goes on where it was
+(design/eras#following).
 
 Guarantees: a cursor moves in the transaction that writes what was read up to it, so nothing is lost or doubled by a
 kill; no line is taken before it has its end; a second follower of the same paths fences the first. Leaves out: the end

@@ -1,8 +1,8 @@
 """Import of whole files: pass one counts, pass two writes.
 
 Guarantees: memory is bounded by the longest line and the ids, not by the files; when `import_runs` returns, everything
-is on the log; run again it writes nothing that is there (design 2: whole files need no cursor). Leaves out: following a
-live run (`follow`).
+is on the log; run again it writes nothing that is there (design/eras#following: whole files need no cursor). Leaves
+out: following a live run (`follow`).
 """
 
 from __future__ import annotations

@@ -183,7 +183,8 @@ def _line(error: BaseException) -> str:
 
 
 def _with_origin(made: Trajectory, seed: Seed) -> Trajectory:
-    """A record says its task, which what is derived from it carries on, and what it was resumed from (design 4).
+    """A record says its task, which what is derived from it carries on, and what it was resumed from
+    (design/buffer#lineage).
 
     Raises InvalidRecord where that isn't a trajectory.
     """

@@ -1,5 +1,5 @@
-"""Taking seeds: a worker says that a seed is its own, and for how long, before it starts the members (design 2,
-Leases).
+"""Taking seeds: a worker says that a seed is its own, and for how long, before it starts the members
+(design/groups#leases).
 
 Guarantees: `seed.taken` is on the log, and the seed's offset committed, before `next` returns the take; if that
 commit fails the seed is forgotten, and the lease on the log lets the buffer ask again; so a rebalance repeats

@@ -1,5 +1,5 @@
-"""What a seed refers to: its own body, its group's origin seed, and the prefix that a resume goes on with (design 2,
-6).
+"""What a seed refers to: its own body, its group's origin seed, and the prefix that a resume goes on with
+(design/groups#seeds).
 
 Guarantees: a worker takes what the buffer takes, since both read it alike; it is told the task and the messages of
 every seed, whatever its kind, while the log holds them once a group; a prefix was checked as every reader checks it. A

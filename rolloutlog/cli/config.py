@@ -16,7 +16,7 @@ from rolloutlog.settings_sources import address_of
 
 def with_broker(settings: Settings, data_dir: Path | None = None) -> Settings:
     """The same settings with an address: the one given, else that of the `command_config`, else the running broker of
-    the data folder (design 10).
+    the data folder (design/brokers#which).
 
     Where the file names another address than the one given it says so. Raises BrokerUnreachable where there is none: a
     remote worker must never write to a private broker.

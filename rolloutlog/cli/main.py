@@ -1,7 +1,8 @@
-"""The command `rolloutlog`: its commands, and the exit code of every way it can end (design 11).
+"""The command `rolloutlog`: its commands, and the exit code of every way it can end (design/commands#exit-codes).
 
 Guarantees: `--help` loads neither torch nor aiokafka, since each command imports its room when it runs; every ending
-has the exit code that design 11 gives it. Leaves out: what the commands do, a file each beside this one.
+has the exit code that design/commands#exit-codes gives it. Leaves out: what the commands do, a file each beside this
+one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`rolloutlog candidates` and `rolloutlog seeds list`: what could be derived, and what was emitted.
 
-Guarantees: both print the same facts (design 11); an empty answer says so. Leaves out: emitting, which the buffer
-service does.
+Guarantees: both print the same facts (design/commands#facts); an empty answer says so. Leaves out: emitting, which the
+buffer service does.
 """
 
 from __future__ import annotations

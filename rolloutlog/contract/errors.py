@@ -1,8 +1,8 @@
 """Every error that rolloutlog raises on purpose, and what the reader should do about it.
 
-Guarantees: each class has an exit code of the command line (design 11), a message that says what is wrong and a
-`hint` that says what to do. Leaves out: reasons of rejected records, which are values (`vocabulary.RejectReason`),
-since a bad record is data and not a failure of the program that reads it.
+Guarantees: each class has an exit code of the command line (design/commands#exit-codes), a message that says what is
+wrong and a `hint` that says what to do. Leaves out: reasons of rejected records, which are values
+(`vocabulary.RejectReason`), since a bad record is data and not a failure of the program that reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Identity: every id is a function of what it names, so a retry writes the same id (design 3).
+"""Identity: every id is a function of what it names, so a retry writes the same id (design/log#identity).
 
 Guarantees: equal facts give equal ids, on every machine; a text boundary can't be shifted into another id, since
 parts are length-prefixed. Leaves out: who decides that two facts are the same (the folds).
@@ -88,7 +88,8 @@ def imported_group_id(run: str, group: str) -> str:
 
 
 def derived_group_id(seed: str, partition: int, partitions: int) -> str:
-    """Group id of a derived seed, with the smallest nonce that puts it on its source's partition (design 2)."""
+    """Group id of a derived seed, with the smallest nonce that puts it on its source's partition
+    (design/log#topics)."""
     nonce = 0
     while True:
         candidate = id_of("group", seed, nonce)

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: Kafka's murmur2, as Java's and aiokafka's clients compute it (design 2).
+"""Which partition a key belongs to: Kafka's murmur2, as Java's and aiokafka's clients compute it (design/log#topics).
 
 Guarantees: `partition_of` equals what the producers' default partitioner does with the same key bytes. Leaves out:
 librdkafka's default (CRC32), which disagrees; such producers need `partitioner=murmur2_random`.

@@ -1,4 +1,5 @@
-"""Policies as (timeline, version) pairs, and the history that says which of them still count (design 4).
+"""Policies as (timeline, version) pairs, and the history that says which of them still count
+(design/record#effective-version).
 
 Guarantees: numbers that are reused after a resume never collide; `History` is a fold of `policy-versions` in log order
 and nothing else. Leaves out: staleness thresholds (`rolloutlog.trainer.staleness.rule`) and reading the topic.
@@ -126,7 +127,7 @@ class History:
         return min(steps) if steps else 2**62
 
     def effective(self, policy: Policy) -> Effective:
-        """Effective version of a token sampled by `policy` (design 4)."""
+        """Effective version of a token sampled by `policy` (design/record#effective-version)."""
         shared = self.shared_until(policy.timeline)
         if shared is None:
             return Effective(None, abandoned=True)
@@ -135,7 +136,8 @@ class History:
         return Effective(shared, abandoned=True)
 
     def is_live(self, timeline: int, step: int) -> bool:
-        """True if an event of (timeline, step) lies on the current ancestor path, at or below each fork (design 8)."""
+        """True if an event of (timeline, step) lies on the current ancestor path, at or below each fork
+        (design/trainer#timelines)."""
         on_path = self._ancestors(self.timeline)
         if timeline not in on_path:
             return False

@@ -1,7 +1,7 @@
-"""All settings of a run, with the defaults of design 11; unknown keys are refused.
+"""All settings of a run, with their defaults; unknown keys are refused.
 
-Guarantees: a combination that can't work can't be written, or is refused when it is read (design 9.6); `digest` names
-the settings that every service of a run must agree on for its life. Leaves out: where settings come from
+Guarantees: a combination that can't work can't be written, or is refused when it is read (design/log#settings);
+`digest` names the settings that every service of a run must agree on for its life. Leaves out: where settings come from
 (`rolloutlog.settings_sources`, to which `load` is the one door out of this room), and those of the trainer, which may
 change whenever it starts (`trainer_settings`).
 """
@@ -68,19 +68,19 @@ class TopicSettings(Section):
 
 
 class Continue(Section):
-    """Go on from a compaction or a tool result of the source (reference prime_verifiers 54 to 68)."""
+    """Go on from a compaction or a tool result of the source (design/buffer#continuation)."""
 
     type: Literal["continue"] = "continue"
     """The derivation."""
     anchor: AnchorKind = AnchorKind.COMPACTION
     """Where in the source to go on: after a compaction, or after a tool result."""
     max_anchors: int | None = Field(default=1, ge=1, le=MOST)
-    """Tool-call anchors per source; unset: all. A compaction always seeds every restart (item 12)."""
+    """Tool-call anchors per source; unset: all. A compaction always seeds every restart."""
 
     @model_validator(mode="after")
     def _acted_on(self) -> Continue:
         if self.anchor is AnchorKind.COMPACTION and self.max_anchors != 1:
-            raise ValueError("max_anchors does nothing with anchor compaction, which seeds every restart (item 12)")
+            raise ValueError("max_anchors does nothing with anchor compaction, which seeds every restart")
         return self
 
 
@@ -89,7 +89,7 @@ Derivation = Continue
 
 
 class Selection(Section):
-    """Which rollouts may be sources (design 6, items 7, 13, 14, 21)."""
+    """Which rollouts may be sources (design/buffer#selection)."""
 
     source_envs: list[str] | None = None
     """`env` or `env/derivation`; unset: every environment, but nothing that is itself derived."""
@@ -108,7 +108,7 @@ class Selection(Section):
         if low is not None and high is not None and low > high:
             raise ValueError(f"min_source_reward {low} is above max_source_reward {high}")
         if self.source_envs is not None and not self.source_envs:
-            raise ValueError("source_envs is empty: name environments, or leave it unset for all (item 7)")
+            raise ValueError("source_envs is empty: name environments, or leave it unset for all")
         return self
 
 
@@ -134,7 +134,7 @@ def _default_derivations() -> list[DerivationSettings]:
 
 
 class BufferSettings(Section):
-    """The buffer service (design 6)."""
+    """The buffer service (design/buffer#fold)."""
 
     derivations: list[DerivationSettings] = Field(default_factory=_default_derivations)
     """What new tasks are made of old rollouts; an empty list turns the buffer into an index only."""

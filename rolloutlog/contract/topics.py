@@ -1,4 +1,4 @@
-"""The topics of a run: key, partitions, clean-up, who writes and who reads (design 2).
+"""The topics of a run: key, partitions, clean-up, who writes and who reads (design/log#topics).
 
 Guarantees: one table, from which topics are created, checked, documented and given ACLs. Leaves out: creating them
 (`rolloutlog.kafka.client.admin`).
@@ -16,7 +16,7 @@ from rolloutlog.contract.vocabulary import EventType as T
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 RECORD_MARGIN = 4 * 1024
 """A record's headers, key and framing must fit below the topic's limit; the client refuses above limit - margin,
-before a sequence number is taken (reference kafka 1, pitfall 2)."""
+before a sequence number is taken (design/exactly-once#sends)."""
 MAX_GROUP = 4096
 """Members of a group at most: folds look at all of a group that changed, so one header must not say a million."""
 
@@ -36,7 +36,7 @@ class Topic(StrEnum):
 
 
 AGING = (Topic.ROLLOUTS, Topic.ROLLOUT_INDEX)
-"""What retention and deletion are of: the large payloads, and the index that points at them (design 2)."""
+"""What retention and deletion are of: the large payloads, and the index that points at them (design/log#retention)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ TOPICS: dict[Topic, TopicSpec] = {
 }  # fmt: skip
 
 INPUT_TOPICS = (Topic.ROLLOUTS, Topic.SEEDS, Topic.GROUP_EVENTS)
-"""What the buffer service reads: the same partition number of each belongs to one owner (design 6)."""
+"""What the buffer service reads: the same partition number of each belongs to one owner (design/exactly-once#loop)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""The trainer's settings: how old a token may be, what a step consumes, whom it waits for (design 8).
+"""The trainer's settings: how old a token may be, what a step consumes, whom it waits for (design/trainer#settings).
 
 Guarantees: a combination that can't work, would never do anything, or that this build doesn't act on is refused when it
-is read (design 9.6); `digest` names what decides which groups are trained, which a final event repeats. Leaves out: the
-settings that a run agrees on (`settings`).
+is read (design/log#settings); `digest` names what decides which groups are trained, which a final event repeats. Leaves
+out: the settings that a run agrees on (`settings`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OnExpire = Literal["reroll-members", "reroll-group", "drop-group", "keep-as-base
 
 
 class Staleness(Section):
-    """How old a token may be when it is trained (reference xtuner 2 and 3; design 8)."""
+    """How old a token may be when it is trained (design/staleness#thresholds)."""
 
     max_staleness: int | None = Field(default=1, ge=0, le=MOST)
     """Sync periods by which the oldest sampled token may lag; unset: no limit."""
@@ -71,7 +71,7 @@ class Staleness(Section):
             if self.max_staleness is not None and self.max_token_staleness >= self.max_staleness:
                 raise ValueError(
                     f"max_token_staleness {self.max_token_staleness} never masks anything unless it is below "
-                    f"max_staleness {self.max_staleness} (reference xtuner 2.3)"
+                    f"max_staleness {self.max_staleness}"
                 )
             if self.on_expire is None:
                 raise ValueError(
@@ -82,7 +82,7 @@ class Staleness(Section):
 
 
 class TrainerSettings(Section):
-    """The trainer's side of the log (design 8)."""
+    """The trainer's side of the log (design/trainer#stream)."""
 
     batch_groups: int = Field(default=8, ge=1, le=MOST)
     """B: groups a train step consumes."""
@@ -113,7 +113,8 @@ class TrainerSettings(Section):
 
     @property
     def open_bound(self) -> int | None:
-        """B (n W + 1) groups may be open so that none expires (design 8); None without a staleness limit."""
+        """B (n W + 1) groups may be open so that none expires (design/staleness#open-groups); None without a staleness
+        limit."""
         n = self.staleness.max_staleness
         return None if n is None else self.batch_groups * (n * self.sync_period + 1)
 

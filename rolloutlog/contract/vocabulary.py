@@ -1,4 +1,4 @@
-"""The closed sets of words that events, headers, metrics and docs share (design 1 and 3).
+"""The closed sets of words that events, headers, metrics and docs share (design/README#words).
 
 Guarantees: a word on the log is one of these, spelled once. Leaves out: what each word makes a service do, which the
 rooms that own the behaviour say.
@@ -161,4 +161,5 @@ RESOLVES_SLOT = frozenset(
     }
 )
 """Reasons found in the value: the slot ends as failed(rejected). Reasons found in headers say nothing sure about a
-slot, and a CONFLICT leaves the first record of that attempt standing, so neither resolves one (design 4)."""
+slot, and a CONFLICT leaves the first record of that attempt standing, so neither resolves one
+(design/groups#resolution)."""

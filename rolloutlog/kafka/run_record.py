@@ -1,4 +1,4 @@
-"""What the run is, as the topic `run` says it: declaring it, reading it, and agreeing with it (design 2 and 9.6).
+"""What the run is, as the topic `run` says it: declaring it, reading it, and agreeing with it (design/log#run).
 
 Guarantees: a run is declared once; another declaration is refused, naming what differs, also when two are made at once.
 Settings that can't work on the topics as they are, are refused before a service starts. Leaves out: the text of the
@@ -192,7 +192,7 @@ def compare(record: RunRecord, settings: Settings) -> None:
 
 
 def check_retention(settings: Settings, checkpoint_interval_s: float = 0.0) -> None:
-    """Refuse a retention shorter than what a resume or a waiting group still needs (design 9.6)."""
+    """Refuse a retention shorter than what a resume or a waiting group still needs (design/log#retention)."""
     kept, straggler = settings.topics.retention_ms, settings.trainer.straggler
     needed = {
         "the checkpoint interval": checkpoint_interval_s,

@@ -1,4 +1,4 @@
-"""Whatever lies on the input topics, a shard goes on: a row or a dead letter (design 4; bad input)."""
+"""Whatever lies on the input topics, a shard goes on: a row or a dead letter (design/record#validation)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shared table of bad inputs, driven through a shard (design 4)."""
+"""The shared table of bad inputs, driven through a shard (design/record#validation)."""
 
 from __future__ import annotations
 

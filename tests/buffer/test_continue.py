@@ -1,4 +1,4 @@
-"""*Continue*: which nodes are anchors, and the prompt at each (reference prime_verifiers 54 to 68 and 2.L)."""
+"""*Continue*: which nodes are anchors, and the prompt at each (decisions/replay#54 to #68)."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ def spoken(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class TestGolden:
-    """What both earlier designs say of July's recorded cases, and where they differ, what 2.L decides."""
+    """What both earlier designs say of July's recorded cases, and where they differ, what decisions/replay#55 to #65
+    decide."""
 
     @pytest.mark.parametrize("case", sorted(golden("pr1933_seeds.json")))
     def test_compaction_anchors_are_the_record_designs(self, case: str) -> None:
-        """Items 57 and 59: the structural rule of [R]; `aux_branch_first` has none, unlike in [B]."""
+        """The structural rule; `aux_branch_first` has none (decisions/replay#55, #57 and #59)."""
         seeds = golden("pr1933_seeds.json")[case]["compaction"]
         points = anchor_points(CASES[case], COMPACTION)
         assert [point.tokens for point in points] == [seed["tokens"] for seed in seeds]
         for point, seed in zip(points, seeds, strict=True):
             prompt = Continuation(COMPACTION).prompt(CASES[case], point)
-            assert prompt[0]["role"] == "system", "2.L: the system message is kept"
+            assert prompt[0]["role"] == "system", "the system message is kept (decisions/replay#58)"
             said = [{"role": "user", "content": seed["prompt"]}] if isinstance(seed["prompt"], str) else seed["prompt"]
             assert prompt[1:] == said
 
     @pytest.mark.parametrize("case", sorted(golden("pr1933_seeds.json")))
     def test_tool_call_anchors_and_prompts_are_both_designs(self, case: str) -> None:
-        """Items 63, 65 and 68."""
+        """decisions/replay#63, #65 and #68."""
         points = anchor_points(CASES[case], TOOL_CALL)
         assert [point.node for point in points] == golden("pr1919_surgery_and_judge.json")[case].get(
             "tool_call_anchors", []
@@ -57,7 +58,7 @@ class TestGolden:
 
     @pytest.mark.parametrize("case", ["compacted", "kept_task_restart"])
     def test_a_compaction_prompt_keeps_what_the_buffer_design_rendered(self, case: str) -> None:
-        """Item 56."""
+        """The path from the root, system message included (decisions/replay#56)."""
         seeds = golden("pr1919_surgery_and_judge.json")[case]["continue_seeds"]
         (point,) = anchor_points(CASES[case], COMPACTION)
         assert Continuation(COMPACTION).prompt(CASES[case], point) == spoken(seeds[str(point.node)])
@@ -75,20 +76,20 @@ class TestCompaction:
     SYSTEM, TASK, WORK = say("system"), say("user", "task", 0), say("assistant", "work", 1)
 
     def test_every_restart_is_an_anchor(self) -> None:
-        """Item 60."""
+        """Every compaction seeds (decisions/replay#60)."""
         first, second = say("user", "summary 1", 0), say("user", "summary 2", 0)
         told = graph(self.SYSTEM, self.TASK, self.WORK, first, say("assistant", "", 3), second, say("assistant", "", 5))
         assert anchors(COMPACTION, told) == [3, 5]
 
     def test_a_retokenization_fork_carries_assistant_copies_and_is_none(self) -> None:
-        """Item 57."""
+        """The launch context is no restart (decisions/replay#57)."""
         copy = say("assistant", "work", 1)
         copy.sampled = False
         told = graph(self.SYSTEM, self.TASK, self.WORK, copy, say("user", "on", 3), say("assistant", "", 4))
         assert anchors(COMPACTION, told) == []
 
     def test_another_agents_root_is_none(self) -> None:
-        """Items 57 and 63: neither its launch nor its own restart is the task's."""
+        """Neither its launch nor its own restart is the task's (decisions/replay#57 and #63)."""
         told = graph(
             self.SYSTEM, self.TASK, self.WORK, say("system", "sub"), say("user", "do", 3), say("assistant", "", 4),
             say("user", "summary", 3), say("assistant", "", 6),
@@ -100,7 +101,7 @@ class TestCompaction:
         assert anchors(COMPACTION, told) == []
 
     def test_declared_edges_decide_where_there_are_any(self) -> None:
-        """Item 59: the structural restart at node 3 isn't declared, so it is none."""
+        """The structural restart at node 3 isn't declared, so it is none (decisions/replay#59)."""
         restart = say("user", "summary", 0)
         restart.facts = {"semantic_parents": [{"node": 2, "type": "compaction"}]}
         told = graph(
@@ -119,7 +120,7 @@ class TestToolCall:
     TASK = say("user", "task")
 
     def test_a_partial_run_is_none(self) -> None:
-        """Item 65."""
+        """Answered ids equal the issued ones (decisions/replay#65)."""
         told = graph(self.TASK, say("assistant", "", 0, calls="ab"), say("tool", "", 1, answers="a"))
         assert anchors(TOOL_CALL, told) == []
 
@@ -128,7 +129,7 @@ class TestToolCall:
         assert anchors(TOOL_CALL, graph(self.TASK, say("assistant", "", 0, calls="ab"), *run)) == [3]
 
     def test_nothing_after_an_unanswered_call_is_one(self) -> None:
-        """Items 63 and 65: the earlier dangling run that [R] overlooks."""
+        """No anchor stands after an earlier dangling run (decisions/replay#63 and #65)."""
         told = graph(
             self.TASK, say("assistant", "", 0, calls="a"), say("user", "?", 1), say("assistant", "", 2, calls="b"),
             say("tool", "", 3, answers="b"),
@@ -150,7 +151,7 @@ class TestToolCall:
         assert anchors(TOOL_CALL, told) == [5]
 
     def test_two_branches_share_an_anchor_once(self) -> None:
-        """Item 65: deduplicated by node."""
+        """Each node once (decisions/replay#65)."""
         told = graph(
             self.TASK, say("assistant", "", 0, calls="a"), say("tool", "", 1, answers="a"), say("assistant", "", 2),
             say("assistant", "", 2),
@@ -166,7 +167,7 @@ class TestToolCall:
 
 
 def test_without_recorded_tokens_a_context_is_a_quarter_of_its_characters() -> None:
-    """Item 62: over content, reasoning, names and arguments."""
+    """Over content, reasoning, names and arguments (decisions/replay#62)."""
     told = graph(say("user", "x" * 40), say("assistant", "y" * 7, 0, calls="a"), say("tool", "z" * 8, 1, answers="a"))
     assert anchor_points(told, TOOL_CALL)[0].tokens == 10 + 3 + 2
 

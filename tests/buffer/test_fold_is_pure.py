@@ -1,4 +1,5 @@
-"""The state of a shard is a function of its three input prefixes and of its rows, and of nothing else (design 6)."""
+"""The state of a shard is a function of its three input prefixes and of its rows, and of nothing else
+(design/buffer#fold)."""
 
 from __future__ import annotations
 

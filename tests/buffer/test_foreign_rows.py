@@ -1,4 +1,5 @@
-"""Rows that no shard wrote: each is refused when it is read, or folds as any other; nothing fails later (design 2)."""
+"""Rows that no shard wrote: each is refused when it is read, or folds as any other; nothing fails later
+(design/exactly-once#index)."""
 
 from __future__ import annotations
 

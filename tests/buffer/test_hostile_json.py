@@ -1,4 +1,5 @@
-"""Whatever the JSON inside a record says stops no shard: it is folded, told on `dead-letters`, or both (design 3)."""
+"""Whatever the JSON inside a record says stops no shard: it is folded, told on `dead-letters`, or both
+(design/buffer#hostile-json)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who belongs to a group, which attempt stands, and how members end (design 2, 4, 8 and 9.1)."""
+"""Who belongs to a group, which attempt stands, and how members end (design/groups#standing)."""
 
 from __future__ import annotations
 

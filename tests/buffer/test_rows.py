@@ -1,4 +1,4 @@
-"""Rows of the index come back as they were written, and carry what the fold needs (design 2)."""
+"""Rows of the index come back as they were written, and carry what the fold needs (design/exactly-once#index)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_row_of_another_version_is_named_not_guessed(value: bytes) -> None:
 
 
 def test_a_row_is_small() -> None:
-    """What design 2 promises of the index: about 200 bytes a rollout."""
+    """About 200 bytes a rollout on the log (design/exactly-once#index)."""
     row = RolloutRow(
         1, 17_000, 1, "g" * 32, 8, 8, 3, 1, Status.COMPLETED, digest="0" * 64, origin="s" * 32, env="arith",
         packed=pack([AnchorPoint(AnchorKind.TOOL_CALL, 3, 500)]),

@@ -1,4 +1,4 @@
-"""Which rollouts may be sources (reference prime_verifiers 7, 8, 13, 14, 21 to 26)."""
+"""Which rollouts may be sources (design/buffer#selection)."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ for node in UNSAMPLED:
     ],
 )
 def test_what_can_never_be_a_source(facts: dict[str, Any], skip: Skip) -> None:
-    """Item 21; and 22, whose design let errored records seed."""
+    """decisions/replay#21 and #22: errored records seed nothing."""
     assert anchors_for(row(**facts), settings()) is skip
 
 
 @pytest.mark.parametrize("task", [{"image": "x"}, {"type": "T", "data": {"image": "x"}}])
 def test_container_tasks_only_if_allowed(task: dict[str, Any]) -> None:
-    """Item 8: in both forms of a task."""
+    """In both forms of a task (decisions/replay#8)."""
     contained = row(record={"task": task})
     assert anchors_for(contained, settings()) is Skip.CONTAINER
     assert [point.node for point in _points(contained, settings(allow_container=True))] == [3, 5]
@@ -80,13 +80,13 @@ def test_container_tasks_only_if_allowed(task: dict[str, Any]) -> None:
 def test_source_envs_name_an_environment_or_one_of_its_derivations(
     envs: list[str] | None, derivation: str | None, expected: Skip | None
 ) -> None:
-    """Item 7: unset means all but what is itself derived; a list means exactly these."""
+    """Unset means all but what is itself derived; a list means exactly these (decisions/replay#7)."""
     found = anchors_for(row(derivation=derivation), settings(source_envs=envs))
     assert found is expected if expected else isinstance(found, list)
 
 
 def test_overlong_contexts_are_skipped_by_anchor() -> None:
-    """Item 14: an early anchor may fit where a late one doesn't."""
+    """An early anchor may fit where a late one doesn't (decisions/replay#14)."""
     first, second = row().anchors
     assert _points(row(), settings(max_seed_tokens=first.tokens)) == [first]
     assert _points(row(), settings(max_seed_tokens=second.tokens)) == [first, second]
@@ -111,7 +111,7 @@ def test_each_derivation_sees_its_own_kind_of_anchor() -> None:
 def test_the_reward_band_is_inclusive_and_a_pending_reward_is_in_none(
     reward: float | None, low: float | None, high: float | None, fits: bool
 ) -> None:
-    """Item 13."""
+    """The band is inclusive (decisions/replay#13)."""
     assert in_band(reward, Selection(min_source_reward=low, max_source_reward=high)) is fits
 
 

@@ -1,4 +1,4 @@
-"""A shard of the buffer: what it folds, emits and restores (design 2, 4 and 6)."""
+"""A shard of the buffer: what it folds, emits and restores (design/buffer#fold)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class TestDerivedSeeds:
         assert (seed.draw.number, seed.draw.rollouts) == (0, 2)
 
     def test_a_seed_of_an_episode_names_the_trace_of_its_main_agent_and_where_that_begins(self) -> None:
-        """The judge's trace stands first; `node` of a candidate's row indexes the solver's own trace (design 11)."""
+        """The judge's trace stands first; `node` of a candidate's row indexes the solver's own trace
+        (design/commands#facts)."""
         judge, solver = [say("system", "judge"), say("assistant", "right", 0)], tool_turns(1)
         for node in solver:
             node.agent, node.parent = 1, node.parent + len(judge) if node.parent >= 0 else node.parent
@@ -149,7 +150,7 @@ class TestDerivedSeeds:
         assert log.seeds == []
 
     def test_nothing_derived_is_a_source_unless_it_is_named(self) -> None:
-        """Item 7: naming a derivation is the opt-in to chain."""
+        """Naming a derivation is the opt-in to chain (decisions/replay#7)."""
         chained = whole("a", derivation="continue", depth=1)
         log = log_of(*whole("b", turns=0), *chained)
         Owner(log).settle()
@@ -160,7 +161,8 @@ class TestDerivedSeeds:
         assert [(seed.derivation, seed.depth) for seed in log.seeds] == [("again", 2)]
 
     def test_only_the_standing_attempt_of_a_member_is_a_source(self) -> None:
-        """A run imported, one reward changed and imported again had both attempts as candidates (design 6.7)."""
+        """A run imported, one reward changed and imported again had both attempts as candidates
+        (design/buffer#pool)."""
         log = log_of(*whole("a"), rollout("a", 1, attempt=2, reward=0.5))
         Owner(log).settle()
         assert sorted(seed.source.where.offset for seed in log.seeds if seed.source) == [0, 2]
@@ -198,7 +200,7 @@ class TestDerivedSeeds:
         assert log.reasons == []
 
     def test_a_late_reward_moves_a_source_into_the_band(self) -> None:
-        """Item 13, with design 3: newest annotation wins."""
+        """The newest annotation wins (decisions/replay#13)."""
         wrong = [{**AFTER_TOOLS, "select": {"max_source_reward": 0.5}}]
         log = log_of(*whole("a"), buffer={"ratio": 1.0, "derivations": wrong})
         owner = Owner(log)
@@ -228,7 +230,7 @@ class TestDerivedSeeds:
         assert not any(seed.source and seed.source.rollout.endswith(".0") for seed in later)
 
     def test_the_newest_candidates_are_kept(self) -> None:
-        """Item 35: the capacity is the eviction."""
+        """The capacity is the eviction (decisions/replay#35)."""
         log = log_of(*whole("a"), *whole("b"), buffer={"capacity": 2})
         owner = Owner(log)
         owner.settle()
@@ -347,7 +349,7 @@ class TestMembersMadeAgain:
         assert owner.shard.fold.groups[group_id("a")].group.resolved
 
     def test_once_enough_members_are_complete_only_expired_ones_are_made_again(self) -> None:
-        """Over-provision: `group_train` of `group_size` (design 8)."""
+        """Over-provision: `group_train` of `group_size` (design/trainer#stragglers)."""
         facts: dict[str, Any] = {"group_size": 3, "group_train": 2}
         members = [rollout("a", member, **facts) for member in range(2)]
         aborted = rollout("a", 2, status=Status.ABORTED, **facts)
@@ -469,7 +471,7 @@ def _refused(group: str) -> Any:
 
 class TestPayloads:
     def test_a_draw_whose_payload_is_not_cached_is_rendered_when_it_comes_and_keeps_its_offsets(self) -> None:
-        """Design 6: it keeps the `o` of its draw."""
+        """It keeps the `o` of its draw (design/buffer#rendering)."""
         log = log_of(*whole("a"), buffer={"ratio": 1.0, "cache_bytes": 0})
         owner = Owner(log)
         owner.read(Topic.ROLLOUTS)
@@ -497,7 +499,8 @@ class TestPayloads:
         assert log.reasons == [], "what is gone has no record to blame"
 
     def test_whoever_draws_again_needs_to_know_nothing_of_void_draws(self) -> None:
-        """Design 6: draw `k` is a function of the fold, the settings and `k`; the discarded stay in the ranks."""
+        """Draw `k` is a function of the fold, the settings and `k`; the discarded stay in the ranks
+        (design/buffer#draws)."""
         log = log_of(*whole("a"), *whole("b"), *whole("c"), buffer={"ratio": 1.0, "cache_bytes": 0})
         log.gone = {0, 1, 4}
         Owner(log).settle()

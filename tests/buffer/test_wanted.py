@@ -1,4 +1,4 @@
-"""Which seeds nobody has taken, as the shard says it for workers without offsets (design 2)."""
+"""Which seeds nobody has taken, as the shard says it for workers without offsets (design/groups#wanted)."""
 
 from __future__ import annotations
 

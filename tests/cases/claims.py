@@ -1,4 +1,4 @@
-"""Claims that can't be met in a store that is there: each is its own fault, and none of the store (issue 8.1).
+"""Claims that can't be met in a store that is there: each is its own fault, and none of the store (design/log#claims).
 
 A URL's STORE stands for the store's own; `prepare` puts into the folder what the claim points at.
 """

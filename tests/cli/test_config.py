@@ -1,4 +1,5 @@
-"""Settings come from flags, then variables, then the file, then defaults; what isn't known is refused (design 11)."""
+"""Settings come from flags, then variables, then the file, then defaults; what isn't known is refused
+(design/commands#settings)."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def test_a_file_that_isnt_there_or_isnt_toml_is_refused() -> None:
 
 
 def test_without_an_address_and_a_running_broker_it_stops_and_names_the_command(tmp_path: Path) -> None:
-    """Design 10: a remote worker must never write to a private broker."""
+    """A remote worker must never write to a private broker (design/brokers#which)."""
     with pytest.raises(BrokerUnreachable) as caught:
         with_broker(load({}).settings, tmp_path)
     assert "rolloutlog broker up" in caught.value.hint

@@ -1,4 +1,4 @@
-"""What foreign text may do to a terminal: nothing (design 11)."""
+"""What foreign text may do to a terminal: nothing (design/commands#foreign-text)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every ending of a command has its exit code, and errors their one form (design 11)."""
+"""Every ending of a command has its exit code, and errors their one form (design/commands#exit-codes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No command lets text of a record steer the terminal, whichever field it stands in (design 11)."""
+"""No command lets text of a record steer the terminal, whichever field it stands in (design/commands#foreign-text)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole path by the command line, once, with the JSON of design 11."""
+"""The whole path by the command line, once, with the JSON that it prints (design/commands#facts)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_recorded_rollouts_become_seeds_and_trained_groups_and_the_audit_holds(s
     assert candidates
     assert all(set(row) == CANDIDATE for row in candidates)
     assert {row["anchor"] for row in candidates} == {"compaction", "tool-call"}
-    assert all(row["messages"][0]["role"] == "system" for row in candidates), "the system message is kept (2.L)"
+    assert all(row["messages"][0]["role"] == "system" for row in candidates), "decisions/replay#58"
 
     shell.run("buffer", "run", "--drain")
     seeds = shell.lines("seeds", "list")

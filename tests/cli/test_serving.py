@@ -1,4 +1,4 @@
-"""A service ends when it is told to, whatever hangs in it, and nothing beside it ends it (issue 8.1)."""
+"""A service ends when it is told to, whatever hangs in it, and nothing beside it ends it (design/commands#signals)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of the buffer service must have left on the log, whoever died when (design 6 and 9).
+"""What a run of the buffer service must have left on the log, whoever died when (design/exactly-once#loop).
 
 Guarantees: everything is checked from the topics alone. Leaves out: the audit's terms, which need a trainer.
 """

@@ -1,4 +1,5 @@
-"""The buffer service under faults: nothing lost, no seed twice, restored state equals live state (design 6 and 9).
+"""The buffer service under faults: nothing lost, no seed twice, restored state equals live state
+(design/exactly-once#loop).
 
 The faults are drawn from a seed, so a run can be repeated; what the machine does between them can't.
 """

@@ -1,4 +1,4 @@
-"""The buffer service on a broker: rows, seeds, restore, refusals (design 6)."""
+"""The buffer service on a broker: rows, seeds, restore, refusals (design/exactly-once#loop)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_records_become_rows_and_seeds_and_a_second_start_adds_nothing(settings:
 
 
 def test_a_restored_shard_equals_the_live_one(settings: Settings) -> None:
-    """Design 9.4: deep equality, per partition."""
+    """Deep equality, per partition (design/buffer#fold)."""
 
     async def drained(connection: Connection) -> dict[int, Fold]:
         bounds = OpenBounds(connection, settings.trainer)
@@ -228,7 +228,8 @@ def test_a_deployment_with_other_settings_is_refused(settings: Settings) -> None
 
 
 def test_the_trainer_settings_recorded_last_bound_it_whatever_its_own(settings: Settings) -> None:
-    """Design 8: `max_open` and its parts; what is drawn doesn't depend on them, so nobody is refused."""
+    """`max_open` and its parts; what is drawn doesn't depend on them, so nobody is refused
+    (design/staleness#open-groups)."""
     closed = settings.model_copy(update={"trainer": settings.trainer.model_copy(update={"max_open": 1})})
 
     async def body() -> None:

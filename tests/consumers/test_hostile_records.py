@@ -1,4 +1,5 @@
-"""The buffer service and every look at the log over records that once ended them at every start (design 3 and 6)."""
+"""The buffer service and every look at the log over records that once ended them at every start
+(design/buffer#hostile-json)."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ SAID: dict[str, list[Outgoing]] = {
         rollout("empty2", status=Status.ABORTED),
     ],
 }  # fmt: skip
-"""`../cases/break/10` and `12`, and the messages of issue 8."""
+"""By what is wrong with them: seeds and records of them that once ended the service or a view, each at every start."""
 
 
 def test_no_record_ends_the_service_nor_a_look_at_the_log(kafka_broker: EmbeddedKafka, tmp_path: Path) -> None:

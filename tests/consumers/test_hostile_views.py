@@ -1,4 +1,4 @@
-"""Whatever the JSON inside a record says, views print it and exports write the others (design 3)."""
+"""Whatever the JSON inside a record says, views print it and exports write the others (design/buffer#hostile-json)."""
 
 from __future__ import annotations
 

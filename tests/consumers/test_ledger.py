@@ -1,4 +1,4 @@
-"""The accounting identity: every record counts once, under the first term that fits (design 9.1)."""
+"""The accounting identity: every record counts once, under the first term that fits (design/groups#accounting)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index is a fold of its inputs, so it can be folded anew, whatever became of it (design 2 and 6.5)."""
+"""The index is a fold of its inputs, so it can be folded anew, whatever became of it (design/exactly-once#index)."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_namespace_without_events_gets_its_shard_rows(settings: Settings) -> N
 
 
 def test_an_index_cut_above_what_is_needed_is_refused_and_folded_anew(settings: Settings) -> None:
-    """By retention or DeleteRecords: the open group would vanish (design 6.6)."""
+    """By retention or DeleteRecords: the open group would vanish (design/exactly-once#shard-row)."""
 
     async def body() -> None:
         connection = await made(settings)

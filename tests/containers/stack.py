@@ -25,7 +25,7 @@ BUILDS_S = 300
 STOPS_S = 120
 ANSWERS_S = 60
 PROVEN_NO, UNDECIDED = 1, 4
-"""Exit codes with which the command line still answers (design 11)."""
+"""Exit codes with which the command line still answers (design/commands#exit-codes)."""
 
 
 @dataclass(slots=True)

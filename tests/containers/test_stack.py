@@ -37,7 +37,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 def test_nothing_is_lost_when_a_consumer_and_the_broker_are_killed(stack: Stack) -> None:
-    """Design 6 and 9.1: everything is consumed and trained once, no seed is emitted twice, the audit is green."""
+    """Everything is consumed and trained once, no seed is emitted twice, the audit is green
+    (design/groups#accounting)."""
     before = audit_of(stack)
     new = write_run(stack.runs / "large", 12 * BATCH, "large")
     stack.up("--scale", "consumers=3")

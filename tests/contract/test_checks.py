@@ -1,4 +1,5 @@
-"""The validator: every bad input has its reason, every sound record passes, and no bytes crash it (design 4)."""
+"""The validator: every bad input has its reason, every sound record passes, and no bytes crash it
+(design/record#validation)."""
 
 from __future__ import annotations
 

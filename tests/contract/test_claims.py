@@ -1,4 +1,4 @@
-"""Claims: where the body of a large event lies, and how one knows that it is the same (design 3)."""
+"""Claims: where the body of a large event lies, and how one knows that it is the same (design/log#claims)."""
 
 from __future__ import annotations
 

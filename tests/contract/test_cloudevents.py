@@ -1,4 +1,4 @@
-"""The CloudEvents SDK reads our events from Kafka's binding in binary mode (design 3)."""
+"""The CloudEvents SDK reads our events from Kafka's binding in binary mode (design/log#events)."""
 
 from __future__ import annotations
 

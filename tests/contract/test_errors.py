@@ -1,4 +1,4 @@
-"""Errors: each says what is wrong, what to do, and how the command line ends (design 11)."""
+"""Errors: each says what is wrong, what to do, and how the command line ends (design/commands#exit-codes)."""
 
 from __future__ import annotations
 

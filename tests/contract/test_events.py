@@ -1,4 +1,4 @@
-"""Events that we write: complete headers, the right key, and the same id for the same facts (design 2 and 3)."""
+"""Events that we write: complete headers, the right key, and the same id for the same facts (design/log#events)."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_times_are_written_as_cloudevents_writes_them(ms: int, text: str) -> Non
 
 
 def test_a_rejected_derivation_rejects_no_record() -> None:
-    """Design 3: audit, trainer and 9.1 count `record.rejected` alone."""
+    """Audit and trainer count `record.rejected` alone (design/log#dead-letters)."""
     handle = Handle(2, 7, 90)
     made = derivation_rejected_event(
         handle, "node 3: `content` isn't text", group="g", rollout="g.0", digest="d", derivation=None, **BY

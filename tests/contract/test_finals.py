@@ -1,4 +1,4 @@
-"""Final events, expired members, and what `policy-versions` says (design 4 and 8)."""
+"""Final events, expired members, and what `policy-versions` says (design/trainer#finals)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Rollout.flat`: the flat lists that TRL, verl and slime hold, as a sound record (design 4)."""
+"""`Rollout.flat`: the flat lists that TRL, verl and slime hold, as a sound record (design/record#flat)."""
 
 from __future__ import annotations
 

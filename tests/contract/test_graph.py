@@ -1,4 +1,4 @@
-"""The message graph, from its parent pointers alone (design 4; reference prime_verifiers 1.3)."""
+"""The message graph, from its parent pointers alone (design/record#graph)."""
 
 from __future__ import annotations
 

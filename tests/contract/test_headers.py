@@ -1,4 +1,4 @@
-"""Headers: one table, typed on access, that says no more and no less than what was written (design 3)."""
+"""Headers: one table, typed on access, that says no more and no less than what was written (design/log#events)."""
 
 from __future__ import annotations
 

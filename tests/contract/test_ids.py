@@ -1,4 +1,4 @@
-"""Ids: functions of what they name, the same on every machine and in every version (design 2 and 3)."""
+"""Ids: functions of what they name, the same on every machine and in every version (design/log#identity)."""
 
 from __future__ import annotations
 

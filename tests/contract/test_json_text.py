@@ -1,4 +1,4 @@
-"""JSON text of others and of ours: every number is kept, or refused by its path (design 3)."""
+"""JSON text of others and of ours: every number is kept, or refused by its path (design/log#numbers)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer's own loss mask, on either axis (design 3 and 4)."""
+"""A producer's own loss mask, on either axis (design/record#loss-mask)."""
 
 from __future__ import annotations
 

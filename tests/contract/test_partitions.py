@@ -1,4 +1,4 @@
-"""Partitions of keys: Kafka's murmur2, as Java's and aiokafka's clients compute it (design 2)."""
+"""Partitions of keys: Kafka's murmur2, as Java's and aiokafka's clients compute it (design/log#topics)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Policies and the history that says which still count: effective versions and live events (design 4 and 8)."""
+"""Policies and the history that says which still count: effective versions and live events
+(design/record#effective-version)."""
 
 from __future__ import annotations
 

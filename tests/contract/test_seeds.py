@@ -1,4 +1,4 @@
-"""Seeds: what is asked of workers, and the slots that they fill (design 2 and 6)."""
+"""Seeds: what is asked of workers, and the slots that they fill (design/groups#seeds)."""
 
 from __future__ import annotations
 

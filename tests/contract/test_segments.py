@@ -1,4 +1,4 @@
-"""Segments and the one axis: which policy sampled which response token (design 1 and 4)."""
+"""Segments and the one axis: which policy sampled which response token (design/record#axis)."""
 
 from __future__ import annotations
 

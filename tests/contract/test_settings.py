@@ -1,4 +1,4 @@
-"""Settings: what can't work is refused when it is read, a digest names what a run agrees on (design 9.6, 11)."""
+"""Settings: what can't work is refused when it is read, a digest names what a run agrees on (design/log#settings)."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_what_works_is_taken(given: dict[str, Any]) -> None:
 
 
 def test_defaults_are_those_that_the_command_line_promises() -> None:
-    """Design 11."""
+    """The open groups that defaults allow (design/staleness#open-groups)."""
     made = Settings()
     assert (made.topics.partitions, made.trainer.batch_groups, made.trainer.sync_period) == (6, 8, 1)
     assert made.trainer.staleness == Staleness(max_staleness=1, max_token_staleness=None)
@@ -209,7 +209,7 @@ def test_what_a_run_must_agree_on_changes_the_digest(changed: dict[str, Any]) ->
     ids=str,
 )  # fmt: skip
 def test_what_a_trainer_may_change_has_a_digest_of_its_own(changed: dict[str, Any]) -> None:
-    """Design 8: it judges by other settings from its next start on, and the run stays the run."""
+    """It judges by other settings from its next start on, and the run stays the run (design/log#settings)."""
     made = Settings.model_validate({"trainer": changed})
     assert made.digest == Settings().digest
     assert made.trainer.digest != TrainerSettings().digest

@@ -1,4 +1,4 @@
-"""Values: what is encoded is decoded, bit for bit, and nothing that isn't a value gets through (design 3)."""
+"""Values: what is encoded is decoded, bit for bit, and nothing that isn't a value gets through (design/log#values)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A line of either layout, read by the importer: what comes back is what was there (issue 8.2)."""
+"""A line of either layout, read by the importer: what comes back is what was there (design/eras#export)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A line of a layout that says more or less than the layout's writers do comes back as the same value (issue 8.2)."""
+"""A line of a layout that says more or less than the layout's writers do comes back as the same value
+(design/eras#export)."""
 
 from __future__ import annotations
 

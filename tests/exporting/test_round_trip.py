@@ -1,4 +1,5 @@
-"""A namespace off the log and onto another: equal rollouts, groups and lineage, in both layouts (issue 8.2)."""
+"""A namespace off the log and onto another: equal rollouts, groups and lineage, in both layouts
+(design/eras#export)."""
 
 from __future__ import annotations
 

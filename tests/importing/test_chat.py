@@ -1,4 +1,4 @@
-"""Era E0: flat chats of verifiers v0, with and without their steps (reference prime_verifiers 1.7)."""
+"""Era E0: flat chats of verifiers v0, with and without their steps (design/eras#chats)."""
 
 from __future__ import annotations
 

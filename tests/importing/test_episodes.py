@@ -1,4 +1,4 @@
-"""Era E4: one episode a line (reference prime_verifiers 1.2; the run that comes with the package)."""
+"""Era E4: one episode a line (design/eras#episodes; the run that comes with the package)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_whose_an_episode_is() -> None:
 
 
 def test_every_sampled_node_has_one_segment_at_the_start() -> None:
-    """Design 4: a policy known per episode (grain=episode) is the start's, of timeline 0."""
+    """A policy known per episode (grain=episode) is the start's, of timeline 0 (design/eras#policies)."""
     for raw in raw_lines():
         trajectory = read_raw(raw).trajectory
         assert trajectory.record["grain"] == "episode"
@@ -78,14 +78,14 @@ def test_every_sampled_node_has_one_segment_at_the_start() -> None:
 
 
 def test_compaction_is_a_fork() -> None:
-    """Reference 1.3: the restart is a second child of the system node; both branches are there."""
+    """The restart is a second child of the system node; both branches are there (design/eras#nodes)."""
     trajectory = read_raw(raw_lines()[8]).trajectory
     assert trajectory.branches == [[0, 1, 2, 3, 4, 5, 6, 7], [0, 8, 9]]
     assert [message["role"] for message in trajectory.messages if message][-2:] == ["user", "assistant"]
 
 
 def test_the_effective_copy_differs_in_notes_only() -> None:
-    """Reference 1.2: the copy brings the advantage and says that it was trained; its value is the same bytes."""
+    """The copy brings the advantage and says that it was trained; its value is the same bytes (design/eras#cohorts)."""
     first = {orjson.loads(raw)["id"]: read_raw(raw) for raw in raw_lines()}
     origin = origin_of(STEP / "effective" / "traces.jsonl")
     copies = raw_lines("effective")
@@ -119,7 +119,7 @@ def test_nothing_of_the_line_is_lost(linear: dict[str, Any]) -> None:
 
 
 def test_several_agents_are_roots_of_one_forest(linear: dict[str, Any]) -> None:
-    """Design 4: one table `agents`; the main one is the first that may be trained."""
+    """One table `agents`; the main one is the first that may be trained (design/record#agents)."""
     judge = orjson.loads(orjson.dumps(linear["traces"][0]))
     judge["id"], judge["rewards"] = "b" * 32, {"fair": {"score": 0.5, "weight": 1.0}}
     judge["agent"]["name"], judge["agent"]["trainable"] = "judge", False
@@ -154,7 +154,7 @@ def test_no_result_is_failed(linear: dict[str, Any], change: dict[str, Any]) -> 
 
 
 def test_an_episode_without_traces_failed(linear: dict[str, Any]) -> None:
-    """Reference 1.2: `traces` may be empty; the episode's own id stands for it."""
+    """`traces` may be empty; the episode's own id stands for it (design/eras#episodes)."""
     linear["traces"], linear["ok"] = [], False
     raw = orjson.dumps(linear)
     assert whose(raw).traces == (linear["id"],)
@@ -162,7 +162,7 @@ def test_an_episode_without_traces_failed(linear: dict[str, Any]) -> None:
 
 
 def test_a_frozen_model_has_no_policy(linear: dict[str, Any]) -> None:
-    """Reference 1.2: no `work.policy`: no segments, and grain none (design 4)."""
+    """No `work.policy`: no segments, and grain none (design/eras#policies)."""
     del linear["run"]["work"]["policy"]
     recorded = read_line(linear)
     assert recorded.policy is None
@@ -171,7 +171,7 @@ def test_a_frozen_model_has_no_policy(linear: dict[str, Any]) -> None:
 
 
 def test_rounding_is_seen_in_the_logprobs(linear: dict[str, Any]) -> None:
-    """0.4.0 rounds unless told otherwise; 0.3.1 never does (reference 1.2)."""
+    """0.4.0 rounds unless told otherwise; 0.3.1 never does (design/eras#nodes)."""
     linear["traces"][0]["verifiers"]["version"] = "0.3.1"
     assert "logprob_precision" not in read_line(orjson.loads(orjson.dumps(linear))).trajectory.record
     linear["traces"][0]["verifiers"]["version"] = "0.4.0"
@@ -180,7 +180,7 @@ def test_rounding_is_seen_in_the_logprobs(linear: dict[str, Any]) -> None:
 
 
 def test_a_call_says_how_its_node_was_sampled(linear: dict[str, Any]) -> None:
-    """Reference 1.8: temperature stands at the call, often null."""
+    """Temperature stands at the call, often null (design/eras#trace)."""
     linear["traces"][0]["calls"][0]["sampling"] = {"temperature": 0.7, "top_p": None}
     nodes = read_line(linear).trajectory.record["nodes"]
     assert nodes[2]["temperature"] == 0.7

@@ -29,7 +29,7 @@ def unstamped(samples: Path) -> list[bytes]:
 
 
 def test_metadata_of_an_eval(samples: Path) -> None:
-    """verifiers v0 writes `metadata.json` beside the results (reference 1.7)."""
+    """verifiers v0 writes `metadata.json` beside the results (design/eras#evidence)."""
     found = evidence_beside(samples / "v0/results.jsonl")
     assert (found.group_size, found.env, found.kind) == (2, None, RunKind.EVAL)
 
@@ -89,7 +89,7 @@ def test_an_index_row_that_points_elsewhere(
 
 
 def test_an_index_without_its_file_says_nothing(samples: Path, tmp_path: Path, dry_run: Run) -> None:
-    """Item 39: the index is derived and optional; alone it is passed over."""
+    """The index is derived and optional; alone it is passed over (decisions/replay#39)."""
     shutil.copy(samples / "july2026/run/rollouts/step_1/index_echo.jsonl", tmp_path)
     report = dry_run(tmp_path)
     assert report.ok

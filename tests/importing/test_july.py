@@ -1,4 +1,4 @@
-"""Eras E1 and E1b: a bare trace a line (reference prime_verifiers 1.4; recorded with the replay branch's classes)."""
+"""Eras E1 and E1b: a bare trace a line (design/eras#july; recorded with the replay branch's classes)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_golden_facts_of_every_record(step: Path) -> None:
 
 
 def test_the_stamp(step: Path) -> None:
-    """Reference 1.8: env, group, kind and policy of E1b stand in `info.prime_rl`; the step is the folder's."""
+    """Env, group, kind and policy of E1b stand in `info.prime_rl`; the step is the folder's (design/eras#july)."""
     path = step / "train_rollouts.jsonl"
     line = by_id(path)["00"]
     raw = orjson.dumps(line)
@@ -88,14 +88,14 @@ def test_without_a_stamp_the_file_name_speaks(step: Path) -> None:
 
 
 def test_a_derived_record_of_the_record_design(step: Path) -> None:
-    """Item 24: the name `recheck:<8 hex digits>`, and it starts from an answer that it didn't sample."""
+    """The name `recheck:<8 hex digits>`, and it starts from an answer that it didn't sample (decisions/replay#24)."""
     line = by_id(step / "train_rollouts.jsonl")["13"]
     assert read_line(line).lineage == Lineage("recheck", SeedKind.RECHECK, "deadbeef")
 
 
 @pytest.mark.parametrize("name", ["continue: the story", "recheck:me", "continue:03ababab", "recheck:DEADBEEF", None])
 def test_a_task_that_is_only_called_so_is_not_derived(step: Path, name: str | None) -> None:
-    """Item 24 [quirk]: a user's own task named `continue: ...` isn't excluded."""
+    """A user's own task named `continue: ...` isn't excluded (decisions/replay#24)."""
     line = by_id(step / "train_rollouts.jsonl")["13"]
     line["task"]["name"] = name
     assert read_line(line).lineage is None
@@ -108,7 +108,7 @@ def test_a_recheck_that_starts_from_no_answer_is_not_derived(step: Path) -> None
 
 
 def test_names_of_continued_tasks(step: Path) -> None:
-    """Items 60 and 67."""
+    """decisions/replay#60 and #67."""
     line = by_id(step / "train_rollouts.jsonl")["02"]
     for name in ("continue:03ababab:compaction0", "continue:03ababab:tool-call3", "continue:03ababab:tool-call3-1"):
         line["task"]["name"] = name
@@ -116,7 +116,7 @@ def test_names_of_continued_tasks(step: Path) -> None:
 
 
 def test_a_derived_record_of_the_buffer_design(step: Path) -> None:
-    """Items 23 and 85: `source_task` and `source_id`; chained ones are unwrapped to the innermost task."""
+    """`source_task` and `source_id`; chained ones are unwrapped to the innermost task (decisions/replay#23 and #85)."""
     line = by_id(step / "train_rollouts.jsonl")["00"]
     innermost = {"idx": 7, "prompt": "original", "image": "python:3.11", "answer": "hi"}
     line["task"] |= {
@@ -132,20 +132,20 @@ def test_a_derived_record_of_the_buffer_design(step: Path) -> None:
 
 
 def test_an_unrelated_kind_does_not_make_it_derived(step: Path) -> None:
-    """Item 23: the mark is structural."""
+    """The mark is structural (decisions/replay#23)."""
     line = by_id(step / "train_rollouts.jsonl")["00"]
     line["task"]["kind"] = "puzzle"
     assert read_line(line).lineage is None
 
 
 def test_index_rows_are_known(step: Path) -> None:
-    """Reference 1.9 rule 5: `offset` and `len` make an index row, not a record."""
+    """`offset` and `len` make an index row, not a record (design/eras#telling-apart)."""
     for raw in (step / "index_echo.jsonl").read_bytes().splitlines():
         assert form_of(raw) is Beside.SPAN
 
 
 def test_errored_records_failed(step: Path) -> None:
-    """Items 21 and 22: an errored and a synthesized cancelled record have no result."""
+    """An errored and a synthesized cancelled record have no result (decisions/replay#21 and #22)."""
     lines = by_id(step / "train_rollouts.jsonl")
     assert read_line(lines["11"]).status is Status.FAILED
     assert read_line(lines["12"]).status is Status.FAILED

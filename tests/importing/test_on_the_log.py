@@ -125,7 +125,7 @@ def test_headers_say_where_it_comes_from(settings: Settings) -> None:
 
 
 def test_copies_become_annotations(settings: Settings) -> None:
-    """The `effective` cohort: the advantage, and that it was trained (reference 1.2)."""
+    """The `effective` cohort: the advantage, and that it was trained (design/eras#cohorts)."""
     imported(settings, demo_run())
     notes = [read_annotation(event) for event in of_type(settings, EventType.ROLLOUT_ANNOTATED)]
     assert len(notes) == 12
@@ -134,7 +134,7 @@ def test_copies_become_annotations(settings: Settings) -> None:
 
 
 def test_policies_are_imported_first_and_never_current(settings: Settings) -> None:
-    """Design 4: start and end of what was found, as timeline 0."""
+    """Start and end of what was found, as timeline 0 (design/eras#policies)."""
     imported(settings, demo_run())
     history = History()
     for event in events(settings, Topic.POLICY_VERSIONS):
@@ -265,7 +265,7 @@ def test_an_eval_run(settings: Settings, lines_file: Write) -> None:
 
 
 def test_a_namespace_with_a_trainer_is_refused(settings: Settings) -> None:
-    """Design 4: recorded policies are timeline 0 and would mix with the trainer's own."""
+    """Recorded policies are timeline 0 and would mix with the trainer's own (design/eras#policies)."""
 
     async def start() -> None:
         connection = await connect(settings)

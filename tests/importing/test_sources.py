@@ -1,4 +1,4 @@
-"""Which files a path means (reference prime_verifiers 1.1)."""
+"""Which files a path means (design/eras#files)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_path_may_stand_at_any_depth() -> None:
 
 
 def test_steps_come_in_numeric_order(tmp_path: Path, lines_file: Write) -> None:
-    """Item 9: `step_9` before `step_10`."""
+    """`step_9` before `step_10` (decisions/replay#9)."""
     for step in (10, 9, 100, 1):
         lines_file(f"rollouts/step_{step}/train_rollouts.jsonl", b"{}")
     found = [Path(name).parent.name for name in names(tmp_path, tmp_path)]
@@ -142,5 +142,5 @@ def test_what_is_no_file_is_passed_over_and_a_name_that_is_no_text_is_told(tmp_p
     ],
 )
 def test_what_a_path_says(path: str, origin: Origin) -> None:
-    """Reference 1.1 and 1.8: step folder, kind, cohort, and the names of July 2026."""
+    """Step folder, kind, cohort, and the names of July 2026 (design/eras#files)."""
     assert origin_of(Path(path)) == origin

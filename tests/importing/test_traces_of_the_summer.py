@@ -1,4 +1,4 @@
-"""Eras E2 and E3: bare traces with cohorts (reference prime_verifiers 1.5). E2 and the 0.3.0 form of E3 are made from
+"""Eras E2 and E3: bare traces with cohorts (design/eras#cohorts). E2 and the 0.3.0 form of E3 are made from
 the July and August records by the description; the 0.2.1 form was recorded."""
 
 from __future__ import annotations

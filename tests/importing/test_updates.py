@@ -1,4 +1,4 @@
-"""Era E5: a stream of episodes and what was said of them later (reference prime_verifiers 1.6)."""
+"""Era E5: a stream of episodes and what was said of them later (design/eras#updates)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def notes_of(updates: Updates, trace: str, raw: bytes) -> dict[str, Any]:
 
 
 def test_what_the_lines_are(traces: Path) -> None:
-    """Reference 1.9 rules 1, 4 and 5."""
+    """Which lines belong to a stream (design/eras#telling-apart)."""
     assert {form_of(raw) for raw in stream(traces).values()} == {Era.E5}
     for producer in ("orch", "trainer"):
         rows = (traces / f"annotations/{producer}.index.jsonl").read_bytes().splitlines()

@@ -89,7 +89,7 @@ def test_a_bad_line_is_counted_and_the_rest_imported(line: bytes, reason: str, l
 
 
 def test_blank_lines_are_skipped(lines_file: Write, dry_run: Run) -> None:
-    """Item 29."""
+    """Blank lines are ignored (decisions/replay#29)."""
     report = dry_run(lines_file("traces.jsonl", episodes()[0], b"", b"  ", episodes()[1]))
     assert report.imported == 2
     assert report.eras["unknown"].skipped["blank"].count == 2
@@ -173,7 +173,7 @@ def test_progress_is_told(samples: Path) -> None:
 
 
 def test_zstd_chunks(tmp_path: Path, dry_run: Run) -> None:
-    """E5 compresses full chunks into several frames (reference 1.6)."""
+    """E5 compresses full chunks into several frames (design/eras#updates)."""
     zstandard = pytest.importorskip("zstandard")
     pack = zstandard.ZstdCompressor().compress
     lines = [raw + b"\n" for raw in episodes()]

@@ -1,4 +1,5 @@
-"""The rights of each role follow from the table of topics (design 2); `tests/secured` holds them against Kafka's own
+"""The rights of each role follow from the table of topics (design/log#topics); `tests/secured` holds them against
+Kafka's own
 authorizer."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claim checks: large bodies in a store, small events on the log (design 3)."""
+"""Claim checks: large bodies in a store, small events on the log (design/log#claims)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def record(size: int) -> Outgoing:
 
 
 def test_a_record_one_byte_above_the_limit_becomes_a_claim(tmp_path: Path) -> None:
-    """Design 3: nothing is cut; the digest header stays that of the body."""
+    """Nothing is cut; the digest header stays that of the body (design/log#claims)."""
     connection = Connection("nowhere:9", Names("ns"))
     limit = connection.max_record_bytes
     framing = record(0).size

@@ -45,7 +45,7 @@ async def everything(connection: Connection, topic: Topic, partition: int) -> li
 
 
 def test_topics_are_created_once_and_checked(settings: Settings) -> None:
-    """Design 2: creating is idempotent; another partition count is refused by name."""
+    """Creating is idempotent; another partition count is refused by name (design/log#topics)."""
 
     async def body() -> None:
         connection = await connect(settings)
@@ -70,7 +70,7 @@ def test_topics_are_created_once_and_checked(settings: Settings) -> None:
 
 
 def test_retention_is_of_the_rollouts_and_their_index_alone(settings: Settings) -> None:
-    """Design 2: finals and policies that went by age let a group be trained twice, with a green audit."""
+    """Finals and policies that went by age let a group be trained twice, with a green audit (design/log#retention)."""
     short = settings.model_copy(update={"topics": settings.topics.model_copy(update={"retention_ms": 60_000})})
 
     async def body() -> None:
@@ -150,7 +150,7 @@ def test_records_are_read_back_from_their_partition(settings: Settings) -> None:
 
 
 def test_a_transaction_commits_all_or_nothing(settings: Settings) -> None:
-    """Design 6.3; an exception in the block aborts."""
+    """An exception in the block aborts (design/exactly-once#loop)."""
 
     async def body() -> None:
         connection = await connect(settings)
@@ -220,7 +220,7 @@ def test_a_newer_writer_fences_the_older_one(settings: Settings) -> None:
 
 
 def test_a_record_above_the_limit_takes_no_sequence_number(settings: Settings) -> None:
-    """Reference kafka 1, pitfall 2: the next send works."""
+    """The next send works (design/exactly-once#sends)."""
 
     async def body() -> None:
         connection = await connect(settings)
@@ -247,7 +247,8 @@ def test_no_broker_is_said_at_once() -> None:
 
 
 def test_a_poll_is_bounded_in_bytes_however_small_they_travel(settings: Settings) -> None:
-    """Design 8: 200 MB of zeros are one small fetch, and are taken some at a time, all of them and in order."""
+    """200 MB of zeros are one small fetch, and are taken some at a time, all of them and in order
+    (design/trainer#memory)."""
 
     async def body() -> None:
         connection = await connect(settings)

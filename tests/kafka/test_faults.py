@@ -1,4 +1,4 @@
-"""Exactly once under faults: nothing lost, nothing doubled, per-key counts exact (design 6; reference kafka 2).
+"""Exactly once under faults: nothing lost, nothing doubled, per-key counts exact (design/exactly-once#loop).
 
 The faults are drawn from a seed, so a run can be repeated; what the machine does between them can't.
 """

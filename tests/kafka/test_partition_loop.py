@@ -1,4 +1,5 @@
-"""The exactly-once loop with a trivial shard in one process: restore, drain, give up, what must stop it (design 6)."""
+"""The exactly-once loop with a trivial shard in one process: restore, drain, give up, what must stop it
+(design/exactly-once#loop)."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ def test_drain_ends_when_everything_is_read_also_what_it_wrote(settings: Setting
 
 
 def test_a_restored_shard_equals_the_one_that_wrote_the_rows(settings: Settings) -> None:
-    """Design 9.4."""
+    """State rebuilt from the log equals the live state (design/buffer#fold)."""
 
     async def counts(connection: Connection) -> dict[tuple[str, str], int]:
         async with running(connection) as loop:
@@ -128,7 +129,7 @@ def test_a_restored_shard_equals_the_one_that_wrote_the_rows(settings: Settings)
 
 
 def test_stop_commits_what_was_folded(settings: Settings) -> None:
-    """SIGTERM drains (design 11): flush, commit, leave."""
+    """SIGTERM drains (design/commands#signals): flush, commit, leave."""
 
     async def body() -> None:
         connection = await made(settings)
@@ -146,7 +147,7 @@ def test_stop_commits_what_was_folded(settings: Settings) -> None:
 
 
 def test_a_second_member_takes_half_and_the_first_keeps_the_state_of_the_rest(settings: Settings) -> None:
-    """Design 6.5: a shard that returns to its owner isn't restored."""
+    """A shard that returns to its owner isn't restored (design/exactly-once#takeover)."""
 
     async def body() -> None:
         connection = await made(settings)
@@ -171,7 +172,7 @@ def test_a_second_member_takes_half_and_the_first_keeps_the_state_of_the_rest(se
 
 
 def test_caught_up_is_said_once_the_inputs_are_read_to_their_end(settings: Settings) -> None:
-    """A new owner starts leases afresh only then (design 2)."""
+    """A new owner starts leases afresh only then (design/groups#leases)."""
 
     async def body() -> None:
         connection = await made(settings)
@@ -189,7 +190,7 @@ def test_caught_up_is_said_once_the_inputs_are_read_to_their_end(settings: Setti
 
 
 def test_offsets_moved_by_hand_stop_the_service(settings: Settings) -> None:
-    """Design 6.5: the shard row is the truth, the committed offset only a check."""
+    """The shard row is the truth, the committed offset only a check (design/exactly-once#shard-row)."""
 
     async def body() -> None:
         connection = await made(settings)
@@ -265,7 +266,7 @@ def test_a_fence_by_a_stranger_is_survived(settings: Settings) -> None:
 
 
 def test_an_open_transaction_on_the_index_is_waited_for(settings: Settings) -> None:
-    """Reference kafka 7: it would hide committed rows while the restore looks complete."""
+    """It would hide committed rows while the restore looks complete (design/exactly-once#open-transactions)."""
 
     async def body() -> None:
         connection = await made(settings)
@@ -286,7 +287,7 @@ def test_an_open_transaction_on_the_index_is_waited_for(settings: Settings) -> N
 
 
 def test_a_member_with_other_topics_is_told(settings: Settings) -> None:
-    """Design 6: on assignment the three sets must be equal, else a typed error and a new join."""
+    """On assignment the three sets must be equal, else a typed error and a new join (design/exactly-once#loop)."""
 
     async def body() -> None:
         connection = await made(settings)

@@ -1,4 +1,5 @@
-"""Failures are borne for a while, with growing pauses, and then told (design 9.5: nothing waits silently)."""
+"""Failures are borne for a while, with growing pauses, and then told (design/exactly-once#waiting: nothing waits
+silently)."""
 
 from __future__ import annotations
 
@@ -37,6 +38,6 @@ def test_patience_ends_with_the_failure_itself() -> None:
 
 
 def test_the_interval_grows_with_what_is_owned() -> None:
-    """Design 6.4: max(100 ms, owned partitions x 25 ms)."""
+    """max(100 ms, owned partitions x 25 ms) (design/exactly-once#loop)."""
     options = LoopOptions()
     assert [options.interval_s(owned) for owned in (1, 4, 6, 48)] == [0.1, 0.1, pytest.approx(0.15), pytest.approx(1.2)]

@@ -1,4 +1,4 @@
-"""Large records by handle (design 8)."""
+"""Large records by handle (design/trainer#payloads)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many records are taken at once (design 8: memory is bounded)."""
+"""How many records are taken at once (design/trainer#memory)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security from a Java client.properties: taken, or refused; never silently ignored (design 10)."""
+"""Security from a Java client.properties: taken, or refused; never silently ignored (design/brokers#yours)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run's declaration: one per namespace, and every deployment agrees with it (design 2 and 9.6)."""
+"""The run's declaration: one per namespace, and every deployment agrees with it (design/log#run)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_other_settings_are_refused_by_name(settings: Settings) -> None:
 
 @pytest.mark.broker
 def test_the_trainers_settings_may_change_and_the_last_recorded_hold(settings: Settings) -> None:
-    """Design 8: a trainer that goes back to former settings records them again."""
+    """A trainer that goes back to former settings records them again (design/log#settings)."""
     other = changed(settings, "trainer", batch_groups=4)
 
     async def body() -> None:
@@ -108,7 +108,7 @@ def test_of_two_declarations_at_once_one_stands(settings: Settings) -> None:
 
 @pytest.mark.broker
 def test_the_newest_cursor_is_read_back(settings: Settings) -> None:
-    """A cursor moves in the transaction of what was written (design 2)."""
+    """A cursor moves in the transaction of what was written (design/eras#following)."""
 
     async def move(connection: Connection, line: int) -> None:
         async with (
@@ -129,7 +129,7 @@ def test_the_newest_cursor_is_read_back(settings: Settings) -> None:
 
 
 def test_retention_below_what_is_still_needed_is_refused() -> None:
-    """Design 9.6."""
+    """No retention below what a resume or a waiting group needs (design/log#retention)."""
     settings = Settings()
     check_retention(settings, checkpoint_interval_s=3600)
     short = changed(settings, "topics", retention_ms=600_000)

@@ -1,4 +1,4 @@
-"""A wait that speaks (design 9.5)."""
+"""A wait that speaks (design/exactly-once#waiting)."""
 
 from __future__ import annotations
 

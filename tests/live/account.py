@@ -1,4 +1,5 @@
-"""What must hold for everything that a live loop left on the log, whatever happened on the way (design 2, 6 and 9).
+"""What must hold for everything that a live loop left on the log, whatever happened on the way
+(design/groups#accounting).
 
 Guarantees: reads the topics by the contract alone, not by the folds that it checks. Leaves out: `rolloutlog audit`.
 """
@@ -166,7 +167,7 @@ class Account:
                 assert known is None or seed.draw.rollouts <= known, f"{seed.id} drew a refused candidate"
 
     def check_staleness(self) -> None:
-        """No token older than the bound is trained (design 9.3)."""
+        """No token older than the bound is trained (design/staleness#masks)."""
         at = {(event.partition, event.offset): rollout for event, rollout in self.rollouts}
         bound = self.settings.trainer.staleness.max_staleness
         assert bound is not None

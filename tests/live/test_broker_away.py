@@ -20,7 +20,8 @@ pytestmark = pytest.mark.chaos
 
 
 def test_a_trainer_without_its_broker_says_so(tmp_path: Path) -> None:
-    """Design 9.5. aiokafka cancels itself when it is stopped while a fetch rests; that isn't our cancellation."""
+    """aiokafka cancels itself when it is stopped while a fetch rests; that isn't our cancellation
+    (design/exactly-once#stopping)."""
     with EmbeddedKafka(tmp_path / "data") as broker:
         shell = Shell(broker, tmp_path, "[trainer]\nstarve_s = 5.0\n")
         shell.run("topics", "create")

@@ -1,4 +1,4 @@
-"""Topics that are deleted under running services (design 9.5): each ends, and says what is missing.
+"""Topics that are deleted under running services (design/exactly-once#waiting): each ends, and says what is missing.
 
 Slow: each has the patience of half a minute first, since a topic may be away for a moment.
 """

@@ -1,4 +1,5 @@
-"""A transaction that somebody else leaves open hides what lies behind it (design 9.5): nobody waits for it for ever."""
+"""A transaction that somebody else leaves open hides what lies behind it (design/exactly-once#open-transactions):
+nobody waits for it for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""No cancellation of a seed that is held is missed, in whatever order seeds come to be held (issue 8.3)."""
+"""No cancellation of a seed that is held is missed, in whatever order seeds come to be held
+(design/groups#cancellations)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whatever an environment or an engine does, its members end on the log and the worker goes on (issue 8.1)."""
+"""Whatever an environment or an engine does, its members end on the log and the worker goes on
+(design/groups#resolution)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.broker
 
 
 def test_a_first_start_publishes_version_0_in_the_same_transaction(settings: Settings) -> None:
-    """Design 4: timeline.started without a parent, and version 0, together."""
+    """timeline.started without a parent, and version 0, together (design/trainer#timelines)."""
 
     async def body() -> None:
         async with PolicyPublisher(settings, uri="s3://w/0", digest="d0") as policies:
@@ -55,7 +55,7 @@ def test_versions_rise(settings: Settings) -> None:
 
 
 def test_a_resumed_life_forks_a_timeline(settings: Settings) -> None:
-    """Design 4: numbers are reused after a resume, so a policy is a pair."""
+    """Numbers come again after a resume, so a policy is a pair (design/record#policies)."""
 
     async def body() -> None:
         async with PolicyPublisher(settings) as policies:
@@ -86,7 +86,8 @@ def test_a_first_life_after_imported_policies_is_a_timeline_of_its_own(settings:
 
 
 def test_a_second_publisher_fences_the_first(settings: Settings) -> None:
-    """One trainer (design 8): the newer goes on, the older stops with a clear error and writes nothing."""
+    """One trainer (design/trainer#one-trainer): the newer goes on, the older stops with a clear error and writes
+    nothing."""
 
     async def body() -> None:
         async with PolicyPublisher(settings) as first:

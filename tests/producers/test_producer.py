@@ -69,7 +69,7 @@ def test_a_namespace_and_an_address_are_enough(settings: Settings) -> None:
 
 
 def test_a_bad_record_takes_no_sequence_number(settings: Settings) -> None:
-    """Item 5: after every bad input that a producer can express, a good record goes through."""
+    """After every bad input that a producer can express, a good record goes through."""
     rows = [row for row in BAD_INPUTS if row.rollout is not None and row.refused is not None]
 
     async def body() -> None:
@@ -124,7 +124,7 @@ def test_a_large_body_goes_to_the_blob_store_and_its_event_carries_the_claim(
 
 
 def test_publishing_again_gives_the_same_ids(settings: Settings) -> None:
-    """Identity makes retries harmless (design 3): readers count an attempt by its id and digest."""
+    """Identity makes retries harmless (design/log#identity): readers count an attempt by its id and digest."""
 
     async def body() -> None:
         for _ in range(2):  # the second producer is a worker that started again
@@ -185,7 +185,7 @@ def test_publish_many_writes_all_or_refuses_before_any(settings: Settings) -> No
 
 
 def test_every_member_can_be_ended(settings: Settings) -> None:
-    """Item 5: abort, fail and cancel publish their events, so that a group always ends."""
+    """Abort, fail and cancel publish their events, so that a group always ends (design/groups#resolution)."""
 
     async def body() -> None:
         partial = sound("g").trajectory

@@ -109,7 +109,7 @@ def test_a_slot_that_would_be_read_as_another_is_refused(slot: dict[str, Any]) -
     ],
 )
 def test_flat_lists_are_taken_exactly_or_refused(changed: dict[str, Any], reason: RejectReason) -> None:
-    """Design 3: nothing is silently cut or nulled; a NaN reward in JSON would say that it is pending."""
+    """Nothing is silently cut or nulled; a NaN reward in JSON would say that it is pending (design/log#numbers)."""
     with pytest.raises(InvalidRecord) as refusal:
         record_of(flat(**changed), source=SOURCE, now=NOW)
     assert refusal.value.reason == reason

@@ -1,4 +1,5 @@
-"""Takes and leases (design 2): a seed is somebody's before its members start, and a rebalance repeats nothing."""
+"""Takes and leases (design/groups#leases): a seed is somebody's before its members start, and a rebalance repeats
+nothing."""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ def test_a_lease_is_renewed_until_it_is_released(settings: Settings) -> None:
 
 
 def test_a_rebalance_repeats_nothing(settings: Settings) -> None:
-    """Reference kafka 7: with commits on completion one join gave out 400 seeds again."""
+    """With commits on completion one join gave out 400 seeds again (design/groups#leases)."""
     seeds = [seed_of(f"g{number}") for number in range(30)]
 
     async def body() -> None:

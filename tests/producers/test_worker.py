@@ -188,7 +188,7 @@ def test_a_cancelled_seed_is_dropped_and_nothing_is_written(settings: Settings) 
 
 @pytest.mark.broker
 def test_a_resume_seed_brings_the_prefix(settings: Settings) -> None:
-    """Design 6: the engine gets token ids, never re-rendered text."""
+    """The engine gets token ids, never re-rendered text (design/groups#resuming)."""
 
     async def body() -> None:
         async with RolloutProducer(settings) as producer:
@@ -243,8 +243,8 @@ def test_a_member_whose_task_is_gone_fails(settings: Settings) -> None:
 def test_a_signal_leaves_no_seed_to_its_lease(
     settings: Settings, number: signal.Signals, says: str, concurrency: int
 ) -> None:
-    """Design 11: SIGTERM drains and exits 0; Ctrl-C doesn't wait for what runs. Both publish what was sampled, and give
-    back a member that waits for room."""
+    """SIGTERM drains and exits 0; Ctrl-C doesn't wait for what runs. Both publish what was sampled, and give back a
+    member that waits for room (design/commands#signals)."""
     program = f"""
         import asyncio
         from rolloutlog.contract.settings import Settings

@@ -1,4 +1,4 @@
-"""The rooms are parts of one package, and importing them costs what they say (design 5)."""
+"""The rooms are parts of one package, and importing them costs what they say (design/README#rooms)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GRPO advantages (reference xtuner 5.2, items 138 to 141)."""
+"""GRPO advantages (decisions/staleness#138 to #141)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.trainer.drawing import drawn_group
     ],
 )
 def test_the_reference_values(rewards: list[float], expected: list[float]) -> None:
-    """Unbiased standard deviation; equal rewards and K = 1 give 0 (items 139 and 140)."""
+    """Unbiased standard deviation; equal rewards and K = 1 give 0 (decisions/staleness#139 and #140)."""
     assert grpo(rewards) == pytest.approx(expected, abs=1e-5)
 
 
@@ -48,7 +48,7 @@ def test_they_are_finite_for_all_rewards_that_there_can_be(rewards: list[float])
 
 
 def test_the_baseline_counts_members_whose_tokens_dont_train() -> None:
-    """Items 67 and 141: partly masked and keep-as-baseline members are in set A."""
+    """Partly masked and keep-as-baseline members are in set A (decisions/staleness#67 and #141)."""
     group = drawn_group(
         rollout(0, 0, size=3), rollout(1, 4, size=3), rollout(2, 4, size=3), **staleness(on_expire="keep-as-baseline")
     )
@@ -71,7 +71,7 @@ def two_agents(member: int, writer: float, critic: float | None) -> Rollout:
 
 
 def test_several_agents_are_compared_each_with_its_own_kind() -> None:
-    """Design 8: per (group, agent); an agent without a reward has the rollout's."""
+    """Per (group, agent); an agent without a reward has the rollout's (design/trainer#advantages)."""
     group = drawn_group(two_agents(0, 3.0, None), two_agents(1, 1.0, None))
     assert group_advantages(group) == pytest.approx(
         {(0, 0): 0.70711, (1, 0): -0.70711, (0, 1): -0.70711, (1, 1): 0.70711}, abs=1e-5

@@ -1,4 +1,4 @@
-"""Groups folded from a partition (design 2, 4 and 8)."""
+"""Groups folded from a partition (design/groups#standing)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_order_in_which_members_come_makes_no_difference(order: tuple[int, .
 
 
 def test_the_same_attempt_twice_counts_once() -> None:
-    """Item 25."""
+    """The same attempt twice is harmless (decisions/staleness#25)."""
     desk = Desk()
     desk.say(rollout(0), rollout(0))
     assert isinstance(desk.decide(), Waiting)
@@ -40,7 +40,7 @@ def test_the_same_attempt_twice_counts_once() -> None:
 
 
 def test_a_lower_attempt_that_comes_late_is_fenced() -> None:
-    """Item 26."""
+    """Late and lower attempts are fenced (decisions/staleness#26)."""
     desk = Desk()
     desk.say(rollout(0, 4, attempt=2), rollout(0, 3, attempt=1))
     assert desk.pending().tokens[0].attempt == 2
@@ -57,7 +57,7 @@ def test_a_higher_attempt_replaces_tokens_and_payload() -> None:
 
 
 def test_eval_rollouts_and_takes_are_not_the_trainers() -> None:
-    """Design 6: eval rollouts never train."""
+    """Eval rollouts never train (design/groups#accounting)."""
     desk = Desk()
     desk.say(rollout(0, kind=RunKind.EVAL))
     desk.say(
@@ -68,7 +68,7 @@ def test_eval_rollouts_and_takes_are_not_the_trainers() -> None:
 
 
 def test_a_group_that_ended_takes_nothing_more() -> None:
-    """Design 9.1: superseded(late)."""
+    """superseded(late) (design/groups#accounting)."""
     desk = Desk()
     desk.say(rollout(0), rollout(1))
     desk.assembly.end("g", desk.assembly.next_offset)
@@ -102,7 +102,7 @@ def test_expired_attempts_that_are_on_the_log_count_from_the_first_record() -> N
 
 
 def test_nothing_below_the_low_watermark_is_unresolved() -> None:
-    """Design 8: what a checkpoint keeps."""
+    """What a start needs (design/trainer#memory)."""
     desk = Desk()
     assert desk.assembly.low_watermark == 0
     desk.say(rollout(0, group="a"), rollout(0, group="b"))

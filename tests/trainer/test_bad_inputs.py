@@ -1,4 +1,5 @@
-"""The table of bad inputs, and claims, on a real broker: the offset moves on and nothing else is lost (design 4)."""
+"""The table of bad inputs, and claims, on a real broker: the offset moves on and nothing else is lost
+(design/record#validation)."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def test_the_table_of_bad_inputs(log: Log) -> None:
 
 
 def test_a_claimed_body_is_drawn_like_any_other(log: Log) -> None:
-    """Design 3: body before event; the size is above the topic's limit."""
+    """Body before event; the size is above the topic's limit (design/log#claims)."""
 
     async def body() -> None:
         await log.bring(0)
@@ -87,7 +88,8 @@ def test_a_claimed_body_is_drawn_like_any_other(log: Log) -> None:
 
 
 def test_a_body_that_is_gone_at_the_draw_fails_its_member(log: Log) -> None:
-    """Design 4: the member becomes failed(rejected), its group is judged again, and the record gets a dead letter."""
+    """The member becomes failed(rejected), its group is judged again, and the record gets a dead letter
+    (design/groups#resolution)."""
 
     async def body() -> None:
         await log.bring(0)
@@ -125,7 +127,7 @@ def test_a_store_that_isnt_set_here_is_the_one_that_the_run_was_declared_with(lo
 
 
 def test_claims_that_cant_be_met_stop_neither_buffer_nor_trainer(log: Log) -> None:
-    """Issue 8.1: a claim's own fault is a dead letter, and what lies around it goes on."""
+    """A claim's own fault is a dead letter, and what lies around it goes on (design/log#claims)."""
     bad = list(BAD_CLAIMS.items())
     (folder := Path(str(log.settings.blobs))).mkdir()
 

@@ -1,4 +1,5 @@
-"""A partition whose beginning was deleted: nobody trains what is left of a group without a word (design 8)."""
+"""A partition whose beginning was deleted: nobody trains what is left of a group without a word
+(design/trainer#cut-log)."""
 
 from __future__ import annotations
 

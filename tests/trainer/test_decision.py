@@ -1,4 +1,4 @@
-"""What becomes of a group (design 8; reference xtuner C to E and G)."""
+"""What becomes of a group (design/trainer#settling)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_group_waits_for_every_member_and_is_then_ready() -> None:
 
 
 def test_an_aborted_member_leaves_the_group_open_and_its_next_attempt_closes_it() -> None:
-    """Reference xtuner 27: aborted isn't an end."""
+    """Aborted isn't an end (decisions/staleness#27)."""
     desk = Desk()
     desk.say(rollout(0), ended(rollout(1), Status.ABORTED))
     assert isinstance(desk.decide(), Waiting)
@@ -60,7 +60,7 @@ def test_failed_and_cancelled_members_end_the_group_and_are_no_zeros() -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_too_few_survivors(size: int) -> None:
-    """Items 120 and 140: K = 1 is defined."""
+    """K = 1 is defined (decisions/staleness#120 and #140)."""
     desk = Desk()
     desk.say(rollout(0, size=size), *(ended(rollout(i, size=size), Status.FAILED) for i in range(1, size)))
     assert dropped(desk.decide()) == (DropReason.SINGLE if size == 1 else DropReason.SURVIVORS)
@@ -75,7 +75,7 @@ def test_a_group_of_nothing_but_failures_is_dropped() -> None:
 
 
 def test_equal_rewards_teach_nothing() -> None:
-    """Item 103: judged on A, so a failed sibling makes no difference."""
+    """Judged on A, so a failed sibling makes no difference (decisions/staleness#103)."""
     desk = Desk()
     desk.say(rollout(0, reward=1.0, size=3), rollout(1, reward=1.0, size=3), ended(rollout(2, size=3), Status.FAILED))
     assert dropped(desk.decide()) is DropReason.ZERO_VARIANCE
@@ -83,7 +83,7 @@ def test_equal_rewards_teach_nothing() -> None:
 
 
 def test_an_expired_member_is_made_again_while_its_sibling_stands() -> None:
-    """Item 71; `[v0, v0]` and `[v4, v4]` at step 5 (upstream test 6)."""
+    """`[v0, v0]` and `[v4, v4]` at step 5 (decisions/staleness#71)."""
     desk = Desk()
     desk.say(rollout(0, 0), rollout(1, 4))
     decision = desk.decide(5)
@@ -96,7 +96,7 @@ def test_an_expired_member_is_made_again_while_its_sibling_stands() -> None:
 
 
 def test_what_to_do_with_an_expired_member_is_a_setting() -> None:
-    """Items 78 and 92."""
+    """decisions/staleness#78 and #92."""
     desk = Desk()
     desk.say(rollout(0, 0), rollout(1, 4))
     again = desk.decide(5, **staleness(on_expire="reroll-group"))
@@ -109,7 +109,7 @@ def test_what_to_do_with_an_expired_member_is_a_setting() -> None:
 
 
 def test_without_an_origin_seed_nobody_can_be_asked_again() -> None:
-    """Design 8: dropped(no-seed)."""
+    """dropped(no-seed) (design/trainer#settling)."""
     desk = Desk()
     desk.say(rollout(0, 0, seed=None), rollout(1, 4, seed=None))
     assert dropped(desk.decide(5)) is DropReason.NO_SEED
@@ -117,14 +117,14 @@ def test_without_an_origin_seed_nobody_can_be_asked_again() -> None:
 
 
 def test_a_group_of_baselines_has_no_token() -> None:
-    """Item 143."""
+    """dropped(no-token) (decisions/staleness#143)."""
     desk = Desk()
     desk.say(rollout(0, 0), rollout(1, 0))
     assert dropped(desk.decide(5, **staleness(on_expire="keep-as-baseline"))) is DropReason.NO_TOKEN
 
 
 def test_a_policy_that_isnt_in_the_past_holds_the_group() -> None:
-    """Item 48 (F), design 4: held until its step, no error."""
+    """Held until its step, no error (decisions/staleness#48)."""
     desk = Desk()
     desk.say(rollout(0, 4), rollout(1, [4, 6]))
     held = desk.decide(5)
@@ -134,7 +134,7 @@ def test_a_policy_that_isnt_in_the_past_holds_the_group() -> None:
 
 
 def test_an_unknown_policy_drops_the_group_live_and_passes_offline() -> None:
-    """Design 4: `on_unknown`. Timeline 7 has no ancestor in common with the current one."""
+    """`on_unknown`. Timeline 7 has no ancestor in common with the current one (design/record#effective-version)."""
     desk = Desk()
     stranger = rollout(1, 4)
     stranger.trajectory.segments[:, 0] = 7
@@ -147,7 +147,7 @@ def test_an_unknown_policy_drops_the_group_live_and_passes_offline() -> None:
 
 
 def test_a_group_that_needs_fewer_trains_the_first_that_are_complete() -> None:
-    """Design 8: `group_train` of `group_size`, by offset; the rest is surplus."""
+    """`group_train` of `group_size`, by offset; the rest is surplus (design/trainer#stragglers)."""
     desk = Desk()
     more: dict[str, Any] = {"size": 3, "group_train": 2}
     desk.say(rollout(2, **more))
@@ -170,7 +170,7 @@ def test_a_group_that_needs_fewer_makes_expired_members_again_only_if_too_few_ar
 
 
 def test_a_deadline_runs_on_the_timestamps_of_the_partition() -> None:
-    """Design 8: at least `k` members, and then the group goes on without the rest."""
+    """At least `k` members, and then the group goes on without the rest (design/trainer#stragglers)."""
     desk, deadline = Desk(), straggler(Deadline(seconds=10, k=2))
     desk.say(rollout(0, size=3))
     desk.now += 9_000
@@ -183,7 +183,7 @@ def test_a_deadline_runs_on_the_timestamps_of_the_partition() -> None:
 
 
 def test_a_silent_partition_lets_its_deadlines_pass() -> None:
-    """Design 8: its newest broker timestamp plus the monotonic time for which nothing newer came."""
+    """Its newest broker timestamp plus the monotonic time for which nothing newer came (design/log#time)."""
     desk, deadline = Desk(), straggler(Deadline(seconds=10, k=2))
     desk.say(rollout(0, size=3), rollout(1, size=3))
     for moment, decided in ((500.0, Waiting), (509.0, Waiting), (510.1, Ready)):
@@ -205,7 +205,7 @@ def test_one_record_of_the_future_ends_no_deadline_after_it() -> None:
 
 
 def test_a_rejected_record_ends_its_slot_and_a_good_one_of_that_attempt_replaces_it() -> None:
-    """Design 4: a bad record never holds a group open."""
+    """A bad record never holds a group open (design/groups#resolution)."""
     desk = Desk()
     desk.say(rollout(0, size=3), rollout(1, size=3))
     bad = rollout(2, size=3)
@@ -226,7 +226,7 @@ def test_a_group_whose_records_are_all_bad_ends() -> None:
 
 
 def test_a_payload_that_is_gone_when_drawn_makes_its_member_failed() -> None:
-    """Design 4: then the group is judged again."""
+    """Then the group is judged again (design/groups#resolution)."""
     desk = Desk()
     desk.say(*(rollout(i, size=3) for i in range(3)))
     desk.pending().spoil(1, 1)
@@ -234,7 +234,7 @@ def test_a_payload_that_is_gone_when_drawn_makes_its_member_failed() -> None:
 
 
 def test_without_a_step_a_group_is_judged_right_after_its_newest_version() -> None:
-    """Design 7: offline nothing is held."""
+    """Offline nothing is held (design/trainer#imported)."""
     desk = Desk()
     desk.say(rollout(0, 11), rollout(1, 12))
     decision = desk.decide(None)

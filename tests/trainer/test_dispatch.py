@@ -1,4 +1,4 @@
-"""The dispatch service and the view of groups: restarts, SIGKILL, stopping (design 8, 9.2 and 11)."""
+"""The dispatch service and the view of groups: restarts, SIGKILL, stopping (design/trainer#timelines and #view)."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_it_stops_when_told_and_writes_its_notes(log: Log) -> None:
 
 
 def test_the_view_shows_every_group_and_fences_nobody(log: Log) -> None:
-    """Design 11: open, ready, held, trained or dropped, with verdicts and runs."""
+    """Open, ready, held, trained or dropped, with verdicts and runs (design/trainer#view)."""
 
     async def shown(settings: Settings, step: int | None = None) -> dict[str, dict[str, Any]]:
         return {row["group"]: row async for row in groups_view(settings, step)}
@@ -171,7 +171,7 @@ def test_nothing_is_judged_before_anybody_has_said_which_policies_there_are(log:
 
 
 def test_the_view_of_an_ended_group_is_by_the_settings_of_the_run(log: Log) -> None:
-    """However the viewer's own differ (design 11: `mask_runs` are the trained tokens)."""
+    """However the viewer's own differ (design/trainer#view: `mask_runs` are the trained tokens)."""
 
     async def body() -> None:
         await log.bring(0, 4)
@@ -186,7 +186,8 @@ def test_the_view_of_an_ended_group_is_by_the_settings_of_the_run(log: Log) -> N
 
 
 def test_a_wait_for_a_policy_says_so_and_says_when_one_came(log: Log, caplog: pytest.LogCaptureFixture) -> None:
-    """Design 9.5: nothing waits silently; the first record would otherwise be all that one ever hears."""
+    """Nothing waits silently; the first record would otherwise be all that one ever hears
+    (design/trainer#starvation)."""
 
     async def body() -> None:
         async def late() -> None:
@@ -207,7 +208,7 @@ def test_a_wait_for_a_policy_says_so_and_says_when_one_came(log: Log, caplog: py
 
 
 def test_the_audit_knows_an_expired_member_of_a_timeline_that_was_left(log: Log) -> None:
-    """`member.expired` is never void (design 3), unlike final events above the fork."""
+    """`member.expired` is never void (design/trainer#expired), unlike final events above the fork."""
     said: dict[str, Any] = {"group": id_of(0), "group_size": 2, "timeline": 0, "step": 6}
     gone = MemberExpired(member=0, attempt=1, verdict=Verdict.EXPIRED, **said)
     final = GroupFinal(as_of=9, reason=DropReason.EXPIRED, **said)

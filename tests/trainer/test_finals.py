@@ -1,4 +1,4 @@
-"""What is said of a group on `group-events` (design 8 and 9.1)."""
+"""What is said of a group on `group-events` (design/trainer#finals)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_trained_group_names_every_member_with_its_handle_and_verdict() -> Non
 
 
 def test_it_says_the_step_the_offset_of_the_draw_and_the_masks() -> None:
-    """Item 66: the event on the log says which tokens were masked."""
+    """The event on the log says which tokens were masked (decisions/staleness#66)."""
     desk = Desk()
     desk.say(rollout(0, 4), rollout(1, [2, 4, 4]))
     final = trained(desk)
@@ -56,7 +56,7 @@ def test_what_is_left_over_of_a_trained_group_is_surplus() -> None:
 
 
 def test_the_handle_of_a_rejected_record_is_never_named() -> None:
-    """Design 9.1: a final event that names a rejected handle is a violation."""
+    """A final event that names a rejected handle is a violation (design/groups#accounting)."""
     desk = Desk()
     bad = rollout(2, size=3)
     bad.trajectory.logprobs[0] = float("nan")
@@ -65,7 +65,7 @@ def test_the_handle_of_a_rejected_record_is_never_named() -> None:
 
 
 def test_a_dropped_group_says_what_was_lost() -> None:
-    """Item 107: the lengths of what was dropped lie beside those of what was trained."""
+    """The lengths of what was dropped lie beside those of what was trained (decisions/staleness#107)."""
     desk = Desk()
     desk.say(rollout(0, 0, seed=None), rollout(1, [4] * 7, seed=None))
     decision = desk.decide(5)
@@ -77,7 +77,7 @@ def test_a_dropped_group_says_what_was_lost() -> None:
 
 
 def test_tries_count_how_often_a_member_expired() -> None:
-    """Item 94."""
+    """Tries have a limit (decisions/staleness#94)."""
     desk = Desk()
     desk.say(rollout(0, 0), rollout(1, 4))
     for tries in (1, 2):

@@ -1,4 +1,4 @@
-"""What counts of the events that are on the log when a trainer starts (design 8 and 9.2)."""
+"""What counts of the events that are on the log when a trainer starts (design/trainer#timelines)."""
 
 from __future__ import annotations
 

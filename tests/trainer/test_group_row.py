@@ -1,4 +1,4 @@
-"""A line of `groups --json` (design 11)."""
+"""A line of `groups --json` (design/trainer#view)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def test_surplus_members_are_named() -> None:
 
 
 def test_an_ended_group_is_shown_as_it_was_drawn() -> None:
-    """Whatever step is asked for now: the final event has the step, and its masks can be made again (item 66)."""
+    """Whatever step is asked for now: the final event has the step, and its masks can be made again
+    (decisions/staleness#66)."""
     desk = Desk()
     desk.say(rollout(0, [4, 4]), rollout(1, [2, 4, 4, 2, 4]))
     decision = desk.decide(5, **MASKED)

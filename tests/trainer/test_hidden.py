@@ -1,5 +1,5 @@
 """What is committed and can't be read yet: a commit returns before readers see it, and another transaction that is open
-below hides it for longer (design 4). Nothing is judged before it was read."""
+below hides it for longer (design/exactly-once#open-transactions). Nothing is judged before it was read."""
 
 from __future__ import annotations
 

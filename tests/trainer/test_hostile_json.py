@@ -1,4 +1,5 @@
-"""Whatever the JSON inside a record says, the trainer judges its group and agrees with the buffer (design 4)."""
+"""Whatever the JSON inside a record says, the trainer judges its group and agrees with the buffer
+(design/record#validation)."""
 
 from __future__ import annotations
 

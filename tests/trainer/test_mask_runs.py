@@ -1,4 +1,4 @@
-"""Loss masks as runs (reference xtuner, items 61, 62, 66)."""
+"""Loss masks as runs (design/staleness#masks)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_spans_are_maximal_ascending_and_disjoint(mask: list[bool]) -> None:
 
 @given(runs)
 def test_runs_give_the_spans_of_the_mask_that_they_stand_for(pieces: list[tuple[int, bool]]) -> None:
-    """Item 61: the mask isn't made to know its spans."""
+    """The mask isn't made to know its spans (decisions/staleness#61)."""
     mask = [kept for length, kept in pieces for _ in range(length)]
     lengths = np.array([length for length, _ in pieces], np.int64)
     spans = spans_of_runs(lengths, np.array([kept for _, kept in pieces], np.bool_))
@@ -39,13 +39,13 @@ def test_runs_give_the_spans_of_the_mask_that_they_stand_for(pieces: list[tuple[
 
 
 def test_a_span_beyond_the_response_is_an_error() -> None:
-    """Item 62: never cut to the shorter of two."""
+    """Never cut to the shorter of two (decisions/staleness#62)."""
     with pytest.raises(ValueError, match="ends at 4 of 3 tokens"):
         mask_of(np.array([[1, 3]]), 3)
 
 
 def test_the_digest_depends_on_every_fact_and_on_no_order() -> None:
-    """Item 66."""
+    """What was masked can be compared with what is made again (decisions/staleness#66)."""
     some = np.array([[0, 2]])
     digest = masks_digest([(0, 1, 4, some), (1, 1, 4, NOTHING)])
     assert digest == masks_digest([(1, 1, 4, NOTHING), (0, 1, 4, some.copy())])

@@ -1,4 +1,4 @@
-"""Dispatch orders (design 8; reference xtuner 2.2, 96 and 97)."""
+"""Dispatch orders (decisions/staleness#96 and #97)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing batches from settled groups (design 8; reference xtuner G)."""
+"""Drawing batches from settled groups (design/trainer#draw)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_picking_takes_nothing_until_it_is_said() -> None:
 
 
 def test_a_group_is_judged_again_when_it_is_drawn() -> None:
-    """Items 55 and 85: it settled as fresh, and expired while it waited."""
+    """It settled as fresh, and expired while it waited (decisions/staleness#55 and #85)."""
     desk, sampler = desk_and_sampler()
     say(desk, sampler, "a", 3)
     assert not sampler.unwritten
@@ -83,7 +83,7 @@ def test_a_draw_among_many_groups_is_quick() -> None:
 
 
 def test_drawing_and_dispatching_need_no_torch() -> None:
-    """Design 5: `train run --no-model` runs without the extra."""
+    """`train run --no-model` runs without the extra (design/trainer#stream)."""
     modules = "rolloutlog.trainer.dispatch_service, rolloutlog.trainer.stream.group_view"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""The staleness rule as a specification: reference xtuner, sections 2.3 and 3 and items 42 to 70; design 4 and 8."""
+"""The staleness rule as a specification: design/staleness#tests, decisions/staleness#42 to #70."""
 
 from __future__ import annotations
 
@@ -86,13 +86,14 @@ def test_worked_examples_that_match_upstream(
     expected: list[int],
     verdict: Verdict,
 ) -> None:
-    """Item 56: rows 1 to 13. Where upstream has no mask (rows 11 to 13), ours is the producer's own."""
+    """decisions/staleness#56, row by row. Where XTuner has no mask (the last three), ours is the producer's own."""
     said = judged(steps, step, Rule(token=limit), semantic)
     assert (mask(said), said.verdict) == (expected, verdict)
 
 
 def test_row_10_future_versions_are_fresh_but_held() -> None:
-    """Item 48 (F): a version that isn't in the past yet is neither stale nor trained: the group waits for its step."""
+    """A version that isn't in the past yet is neither stale nor trained: the group waits for its step
+    (decisions/staleness#48)."""
     group = judge([tokens([5, 9])], 5, history(), Rule(token=1))
     assert group.held_until == 10
     assert judge([tokens([5, 9])], 10, history(), Rule()).held_until is None
@@ -100,7 +101,7 @@ def test_row_10_future_versions_are_fresh_but_held() -> None:
 
 
 def test_rows_14_16_and_17_lengths_that_disagree_are_an_error() -> None:
-    """Items 62 and 63 (F): an empty mask, short steps and a short mask are never paired to the shortest."""
+    """An empty mask, short steps and a short mask are never paired to the shortest (decisions/staleness#62, #63)."""
     with pytest.raises(ValueError, match="loss mask has 0 entries"):
         tokens([0, 4], [])
     with pytest.raises(ValueError, match="loss mask has 1 entries"):
@@ -110,13 +111,13 @@ def test_rows_14_16_and_17_lengths_that_disagree_are_an_error() -> None:
 
 
 def test_row_15_members_of_agents_are_judged_like_any_other() -> None:
-    """Items 64 and 65 (F/E): all tokens lie on one axis here, so no group is exempt because an agent is in it."""
+    """All tokens lie on one axis, so no group is exempt because an agent is in it (decisions/staleness#64 and #65)."""
     group = judge([tokens([0, 4]), tokens([4, 4], member=1)], 5, history(), Rule(token=1))
     assert [mask(member) for member in group.members] == [[0, 1], [1, 1]]
 
 
 def test_row_18_masks_are_strictly_zero_or_one() -> None:
-    """Item 62 (F): a producer's 2 means 1."""
+    """A producer's 2 means 1 (decisions/staleness#62)."""
     rollout = Rollout.flat(
         prompt_ids=[1], response_ids=[2, 3], logprobs=[0.0, 0.0], versions=4, group="g", member=0, group_size=1
     )
@@ -136,14 +137,14 @@ def unknown_member() -> MemberTokens:
 
 @pytest.mark.parametrize(("exempt", "expected"), [(True, [1, 1]), (False, [0, 0])])
 def test_row_19_missing_provenance_is_a_verdict_not_a_crash(exempt: bool, expected: list[int]) -> None:
-    """Item 63 (F), design 4: `unknown`, and `on_unknown` says whether it trains."""
+    """`unknown`, and `on_unknown` says whether it trains (decisions/staleness#63)."""
     said = judge([unknown_member()], 5, history(), Rule(sequence=1, token=1, exempt_unknown=exempt)).members[0]
     assert (said.verdict, said.seq_staleness, mask(said)) == (Verdict.UNKNOWN, None, expected)
     assert said.usable is exempt
 
 
 def test_row_20_thresholds_that_would_mask_everything_are_refused() -> None:
-    """Items 49 and 53 (F)."""
+    """decisions/staleness#49 and #53."""
     for allowed, period in ((-1, 1), (0, 0), (0, -1)):
         with pytest.raises(ValueError, match="at least"):
             threshold(allowed, period)
@@ -163,7 +164,7 @@ def test_row_20_thresholds_that_would_mask_everything_are_refused() -> None:
     ],
 )
 def test_usable_steps_of_version_4(period: int, allowed: int, usable: range) -> None:
-    """Section 2.3, items 42 to 45: stale at `>=`, the same boundary for the sequence test and for single tokens."""
+    """Stale at `>=`, the same boundary for the sequence test and for single tokens (decisions/staleness#42 to #45)."""
     limit = threshold(allowed, period)
     steps = range(5, 20)
     assert [t for t in steps if judged([4], t, Rule(sequence=limit)).usable] == list(usable)
@@ -171,31 +172,31 @@ def test_usable_steps_of_version_4(period: int, allowed: int, usable: range) -> 
 
 
 def test_none_turns_a_test_off() -> None:
-    """Item 43."""
+    """`None` turns a test off (decisions/staleness#43)."""
     assert threshold(None, 4) is None
     assert judged([0], 1000, Rule()).verdict is Verdict.FRESH
 
 
 def test_on_policy_is_staleness_zero() -> None:
-    """Items 42 and 45."""
+    """decisions/staleness#42 and #45."""
     assert judged([4], 5, Rule()).seq_staleness == 0
     assert judged([], 5, Rule()).seq_staleness == 0
     assert judged([1, 3, 3], 5, Rule()).seq_staleness == 3
 
 
 def test_a_group_is_as_stale_as_its_oldest_member() -> None:
-    """Item 46."""
+    """A group is as stale as its oldest member (decisions/staleness#46)."""
     assert judge([tokens([4]), tokens([1, 4], member=1)], 5, history(), Rule()).staleness == 3
 
 
 def test_the_sequence_test_comes_first() -> None:
-    """Item 69: the oldest sampled token decides, even where fresh tokens are left."""
+    """The oldest sampled token decides, even where fresh tokens are left (decisions/staleness#69)."""
     said = judged([0, 4], 5, Rule(sequence=4, token=2))
     assert (said.verdict, said.cause, mask(said)) == (Verdict.EXPIRED, Cause.SEQUENCE, [0, 0])
 
 
 def test_a_member_without_a_trainable_token_expires() -> None:
-    """Item 70."""
+    """A member without a trainable token expires (decisions/staleness#70)."""
     said = judged([0, 1], 5, Rule(sequence=10, token=2))
     assert (said.verdict, said.cause) == (Verdict.EXPIRED, Cause.TOKENS)
 
@@ -206,13 +207,14 @@ def test_the_sequence_test_covers_tokens_that_the_producer_masks() -> None:
 
 
 def test_an_expired_member_may_stay_as_baseline_without_tokens() -> None:
-    """Item 67."""
+    """It stays in the baseline, and out of the loss (decisions/staleness#67)."""
     said = judged([0, 4], 9, Rule(sequence=4, keep_as_baseline=True))
     assert (said.verdict, said.usable, said.trainable_tokens) == (Verdict.BASELINE, True, 0)
 
 
 def test_siblings_are_judged_one_by_one() -> None:
-    """Items 71 and 73: `[v0, v0]` and `[v4, v4]` at step 5 with token threshold 4; at step 9 both are gone."""
+    """`[v0, v0]` and `[v4, v4]` at step 5, token threshold 4; at step 9 both are gone (decisions/staleness#71 and
+    #73)."""
     group = [tokens([0, 0]), tokens([4, 4], member=1)]
     rule = Rule(sequence=10, token=4)
     assert [m.verdict for m in judge(group, 5, history(), rule).members] == [Verdict.EXPIRED, Verdict.FRESH]
@@ -220,7 +222,7 @@ def test_siblings_are_judged_one_by_one() -> None:
 
 
 def test_without_a_step_a_group_is_judged_right_after_its_newest_version() -> None:
-    """Design 7: nothing is held then."""
+    """Nothing is held then (design/trainer#imported)."""
     group = judge([tokens([2]), tokens([7, 5], member=1)], None, history(), Rule(sequence=4))
     assert (group.step, group.held_until) == (8, None)
     assert [m.verdict for m in group.members] == [Verdict.EXPIRED, Verdict.FRESH]
@@ -228,7 +230,8 @@ def test_without_a_step_a_group_is_judged_right_after_its_newest_version() -> No
 
 
 def test_tokens_of_an_abandoned_timeline_count_from_the_fork() -> None:
-    """Design 4: above the fork step the effective version is the fork step; below it the history is shared."""
+    """Above the fork step the effective version is the fork step, below it the history is shared
+    (design/record#effective-version)."""
     now = history((0, None, 0), (1, 0, 10))
     shared, lost = tokens([(0, 8)]), tokens([(0, 14), (1, 11)], member=1)
     group = judge([shared, lost], 12, now, Rule(sequence=2))
@@ -240,20 +243,21 @@ def test_tokens_of_an_abandoned_timeline_count_from_the_fork() -> None:
 
 
 def test_the_lowest_fork_on_the_walk_counts() -> None:
-    """Design 4: timeline 2 goes on from step 5 of timeline 1, which went on from step 10 of timeline 0."""
+    """Timeline 2 goes on from step 5 of timeline 1, which went on from step 10 of timeline 0
+    (design/record#effective-version)."""
     now = history((0, None, 0), (1, 0, 10), (2, 0, 5))
     assert judge([tokens([(1, 12)])], 6, now, Rule()).members[0].newest == 5
 
 
 def test_tokens_without_a_common_ancestor_are_unknown() -> None:
-    """Design 4."""
+    """`abandoned` (design/record#effective-version)."""
     now = history((0, None, 0), (1, None, 0))
     said = judge([tokens([(0, 3), (1, 4)])], 5, now, Rule(sequence=1, token=1)).members[0]
     assert (said.verdict, said.seq_staleness, mask(said)) == (Verdict.UNKNOWN, 0, [1, 1])
 
 
 def test_the_rule_of_a_run() -> None:
-    """Design 4 and 8: unknown policies are dropped live and exempt offline, unless settings say otherwise."""
+    """Unknown policies are dropped live and exempt offline, unless settings say otherwise (design/staleness#tests)."""
     assert Rule.of(Staleness(), 4, live=True) == Rule(sequence=8, exempt_unknown=False)
     assert Rule.of(Staleness(), 4, live=False) == Rule(sequence=8)
     chosen = Staleness(
@@ -264,7 +268,7 @@ def test_the_rule_of_a_run() -> None:
 
 @pytest.mark.parametrize("token", [1, 2])
 def test_settings_that_could_never_mask_are_refused(token: int) -> None:
-    """Item 50 (F): token masks below the sequence limit only; and the loss of a member must be chosen (item 173)."""
+    """Token masks below the sequence limit only; the loss of a member must be chosen (decisions/staleness#50, #173)."""
     with pytest.raises(ValidationError, match="never masks anything"):
         Staleness(max_staleness=1, max_token_staleness=token, on_expire="drop-group")
     with pytest.raises(ValidationError, match="set on_expire"):
@@ -293,7 +297,7 @@ limits = st.none() | st.integers(1, 12)
 def test_runs_and_arrays_agree_with_the_rule_token_by_token(
     data: st.DataObject, steps: list[int], step: int, sequence: int | None, token: int | None
 ) -> None:
-    """Items 56 to 61: an oracle with one Python loop per token."""
+    """An oracle with one Python loop per token (decisions/staleness#56 to #61)."""
     semantic = data.draw(st.none() | st.lists(st.booleans(), min_size=len(steps), max_size=len(steps)))
     rule = Rule(sequence=sequence, token=token)
     said = judged(steps, step, rule, semantic)
@@ -302,7 +306,7 @@ def test_runs_and_arrays_agree_with_the_rule_token_by_token(
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=4), st.integers(1, 12))
 def test_time_only_makes_staler(group: list[list[int]], step: int) -> None:
-    """Item 55: judged again at a later step, no token comes back and no member gets younger."""
+    """Judged again at a later step, no token comes back and no member gets younger (decisions/staleness#55)."""
     members = [tokens(steps, member=i) for i, steps in enumerate(group)]
     rule = Rule(sequence=6, token=3)
     before, after = judge(members, step, history(), rule), judge(members, step + 1, history(), rule)
@@ -316,7 +320,7 @@ def test_time_only_makes_staler(group: list[list[int]], step: int) -> None:
 
 
 def test_judging_changes_nothing() -> None:
-    """Item 58."""
+    """The rule is pure (decisions/staleness#58)."""
     member = tokens([0, 4], [1, 1])
     judge([member], 5, history(), Rule(token=1))
     assert member.runs.versions.tolist() == [0, 4]
@@ -325,5 +329,5 @@ def test_judging_changes_nothing() -> None:
 
 
 def test_policies_are_pairs() -> None:
-    """Design 4: a number that a resume used again is another policy."""
+    """A number that a resume used again is another policy (design/record#policies)."""
     assert Policy(0, 3) != Policy(1, 3)

@@ -1,4 +1,4 @@
-"""`GroupStream` on a real broker (design 4, 7 and 8)."""
+"""`GroupStream` on a real broker (design/trainer#stream)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def drained(stream: GroupStream) -> list[Batch]:
 
 
 def test_a_first_start_tells_its_timeline_and_version_zero(log: Log) -> None:
-    """Design 4: both in one transaction, and a second start goes on with that timeline."""
+    """Both in one transaction, and a second start goes on with that timeline (design/trainer#timelines)."""
 
     async def body() -> None:
         async with GroupStream(log.settings, Start(weights="s3://weights/0")) as stream:
@@ -64,7 +64,8 @@ def test_a_first_start_tells_its_timeline_and_version_zero(log: Log) -> None:
 
 
 def test_a_start_from_an_older_policy_voids_the_steps_after_it(log: Log) -> None:
-    """Design 4 and 8: the next timeline begins with that policy's weights, and what later steps trained is drawn again
+    """The next timeline (design/trainer#timelines) begins with that policy's weights, and what later steps trained is
+    drawn again
     at the steps of the new one, each group once."""
 
     async def body() -> None:
@@ -115,7 +116,7 @@ def test_whole_groups_are_yielded_step_by_step_and_told_with_the_policy(log: Log
 
 
 def test_what_was_trained_is_never_yielded_again(log: Log) -> None:
-    """Design 8 and item 121: exactly once over restarts; what was drawn and not told is drawn again."""
+    """Exactly once over restarts; what was drawn and not told is drawn again (decisions/staleness#121)."""
 
     async def body() -> None:
         await log.bring(0)
@@ -138,7 +139,7 @@ def test_what_was_trained_is_never_yielded_again(log: Log) -> None:
 
 
 def test_imported_policies_start_no_timeline_and_each_group_has_its_own_step(log: Log) -> None:
-    """Design 4 and 7."""
+    """A group is judged at its newest version + 1 (design/trainer#imported)."""
 
     async def body() -> None:
         await log.bring(3, 7)
@@ -159,7 +160,7 @@ def test_imported_policies_start_no_timeline_and_each_group_has_its_own_step(log
 
 
 def test_an_expired_member_is_told_before_the_stream_waits_and_its_next_attempt_trains(log: Log) -> None:
-    """Design 8: `member.expired` goes into a transaction of its own before the trainer waits."""
+    """`member.expired` goes into a transaction of its own before the trainer waits (design/trainer#steps)."""
 
     async def body() -> None:
         async with GroupStream(log.settings, Start(step=5)) as stream:
@@ -195,7 +196,7 @@ def test_an_expired_attempt_stays_expired_after_a_restart(log: Log) -> None:
 
 
 def test_dropped_groups_are_told_with_the_step_and_their_lengths(log: Log) -> None:
-    """Reference xtuner 78 and 107: a discard is never silent."""
+    """A discard is never silent (decisions/staleness#78 and #107)."""
 
     async def body() -> None:
         await log.bring(0, 9)
@@ -216,7 +217,7 @@ def test_dropped_groups_are_told_with_the_step_and_their_lengths(log: Log) -> No
 
 
 def test_a_second_trainer_fences_the_first(log: Log) -> None:
-    """Design 8: the first stops with a clear error, and nothing of its step is on the log."""
+    """The first stops with a clear error, and nothing of its step is on the log (design/trainer#one-trainer)."""
 
     async def body() -> None:
         await log.bring(0)
@@ -234,7 +235,8 @@ def test_a_second_trainer_fences_the_first(log: Log) -> None:
 
 
 def test_a_policy_is_unknown_only_after_the_topic_was_read_to_its_end(log: Log) -> None:
-    """Design 4: a policy published just before its rollouts is found; one that never was ends its slot."""
+    """A policy published just before its rollouts is found; one that never was ends its slot
+    (design/record#never-published)."""
 
     async def body() -> None:
         async with GroupStream(log.settings, Start(step=2)) as stream:
@@ -275,7 +277,7 @@ def test_a_record_that_was_rejected_stays_rejected_after_a_restart(log: Log) -> 
 
 
 def test_a_starved_trainer_says_who_is_late(log: Log) -> None:
-    """Design 9.5: group, partition, offset and lag."""
+    """Group, partition, offset and lag (design/trainer#starvation)."""
 
     async def body() -> None:
         await log.bring(0)
@@ -317,7 +319,7 @@ def test_a_trainer_with_fewer_groups_than_a_batch_says_so(log: Log) -> None:
 
 
 def test_a_trainer_may_start_with_other_settings_and_every_final_names_those_that_judged_it(log: Log) -> None:
-    """Design 8: staleness, B and filters change at a start; topics and buffer never do."""
+    """Staleness, B and filters change at a start; topics and buffer never do (design/log#settings)."""
     other = with_trainer(log.settings, min_survivors=1, staleness={"max_staleness": "none"})
     starts = {"a": log.settings, "b": other, "c": log.settings, "d": log.settings}
 
@@ -337,7 +339,7 @@ def test_a_trainer_may_start_with_other_settings_and_every_final_names_those_tha
 
 
 def test_a_deadline_passes_on_a_silent_partition(log: Log) -> None:
-    """Design 8: the monotonic clock wakes it."""
+    """The monotonic clock wakes it (design/log#time)."""
 
     async def body() -> None:
         await log.bring(0)
@@ -353,7 +355,7 @@ def test_a_deadline_passes_on_a_silent_partition(log: Log) -> None:
 
 
 def test_deadlines_run_on_the_brokers_clock(log: Log) -> None:
-    """Design 8: one record dated 50 minutes ahead ended all deadlines of its partition; its own time stays in
+    """One record dated 50 minutes ahead ended all deadlines of its partition; its own time stays in
     `ce_time`."""
 
     async def body() -> None:
@@ -375,7 +377,7 @@ def test_deadlines_run_on_the_brokers_clock(log: Log) -> None:
 
 
 def test_past_its_budget_the_stream_keeps_handles_and_reads_payloads_again(log: Log) -> None:
-    """Design 8: memory is bounded, and what is drawn is whole all the same."""
+    """Memory is bounded, and what is drawn is whole all the same (design/trainer#memory)."""
 
     def halves(member: int) -> list[Rollout]:
         return [rollout(member, [0] * 25_000, group=id_of(i)) for i in range(12)]
@@ -398,7 +400,7 @@ def test_past_its_budget_the_stream_keeps_handles_and_reads_payloads_again(log: 
 
 
 def test_a_state_names_what_a_restart_must_read(log: Log) -> None:
-    """Design 8: nothing before the low watermark is unresolved."""
+    """Nothing before the low watermark is unresolved (design/trainer#memory)."""
 
     async def body() -> None:
         await log.bring(0)
@@ -419,7 +421,7 @@ def handles(final: GroupFinal) -> list[str | None]:
 
 
 def test_later_records_of_a_drawn_group_are_late(log: Log) -> None:
-    """Design 9.1: at or above `as_of`."""
+    """At or above `as_of` (design/groups#accounting)."""
 
     async def body() -> None:
         await log.bring(0)

@@ -1,4 +1,4 @@
-"""Packed tensors (design 8; reference xtuner 5.1, items 135 to 143)."""
+"""Packed tensors (design/trainer#tensors)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def member(number: int, prompt: list[int], response: list[int], versions: list[i
 
 
 def test_the_layout_of_one_sample() -> None:
-    """Items 136 and 137: the reference's worked example, a token masked by its producer."""
+    """Labels and log-probs of a sample with a token masked by its producer (decisions/staleness#136 and #137)."""
     made = member(0, [10, 11, 12], [20, 21, 22], [4, 4, 4])
     made.trajectory.columns["loss_mask"] = Column(np.array([1, 0, 1], np.uint8), "sampled")
     packed = pack([drawn_group(made, member(1, [1], [], []))])
@@ -43,7 +43,7 @@ def test_the_layout_of_one_sample() -> None:
 
 
 def test_advantages_lie_at_their_labels_whatever_is_masked_before_them() -> None:
-    """Item 138: the reference's defect 5.1 a, two samples of P 2 and R 4 with a stale prefix of 2."""
+    """Two samples of 2 prompt and 4 response tokens with a stale prefix of 2 (decisions/staleness#138)."""
     versions = [0, 0, 4, 4]
     group = drawn_group(
         member(0, [1, 2], [20, 21, 22, 23], versions), member(1, [3, 4], [30, 31, 32, 33], versions), **MASKED
@@ -67,7 +67,7 @@ def test_every_sample_says_where_it_comes_from() -> None:
 
 
 def test_a_member_without_a_trained_token_is_no_sample() -> None:
-    """Item 143: it adds nothing to the denominator, though its reward counts."""
+    """It adds nothing to the denominator, though its reward counts (decisions/staleness#143)."""
     group = drawn_group(member(0, [1], [2], [0]), member(1, [1], [3], [4]), **staleness(on_expire="keep-as-baseline"))
     packed = pack([group])
     assert [sample.member for sample in packed.samples] == [1]
@@ -97,7 +97,7 @@ def tree(number: int, versions: tuple[int, int, int]) -> Rollout:
 
 
 def test_a_node_that_two_branches_share_trains_once() -> None:
-    """Design 4: in the first branch; in the second it is context."""
+    """In the first branch; in the second it is context (design/record#graph)."""
     packed = pack([drawn_group(tree(0, (4, 4, 4)), member(1, [1], [], []))])
     assert packed.input_ids.tolist() == [1, 10, 11, 2, 1, 10, 11, 3]
     assert packed.labels.tolist() == [10, 11, IGNORED, 20, IGNORED, IGNORED, IGNORED, 30]

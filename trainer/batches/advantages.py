@@ -1,4 +1,4 @@
-"""Advantages of a drawn group (design 8; GRPO: Shao et al. 2024; reference xtuner 5.2 and items 139 to 141).
+"""Advantages of a drawn group (design/trainer#advantages; GRPO: Shao et al. 2024; decisions/staleness#139 to #141).
 
 Guarantees: the baseline is set A, all kept members whether their tokens train or not; several agents are compared each
 with its own kind, per (group, agent); equal rewards and a single member give exactly 0, never NaN. Leaves out: other

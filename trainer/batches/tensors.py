@@ -1,4 +1,4 @@
-"""Tensors of drawn groups: packed, unpadded, one sample per trainable branch (design 8; reference xtuner 5.1).
+"""Tensors of drawn groups: packed, unpadded, one sample per trainable branch (design/trainer#tensors).
 
 Guarantees: every column is aligned with `labels`, so that a token's advantage, log-prob and policy are its own whatever
 is masked before it (the reference's defect 5.1); a sampled node that several branches share trains once, in the first;

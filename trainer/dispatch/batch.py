@@ -1,4 +1,4 @@
-"""A batch: the whole groups that one train step consumes, with verdicts, masks and payloads (design 8).
+"""A batch: the whole groups that one train step consumes, with verdicts, masks and payloads (design/trainer#draw).
 
 Guarantees: groups are whole; members come in their number's order, kept ones only; `final` is the
 event that will end their group. Leaves out: advantages (`advantages`) and tensors (`tensors`).
@@ -56,7 +56,8 @@ class DrawnGroup:
 
 @dataclass(slots=True, frozen=True)
 class Batch:
-    """What step `step` consumes; None where policies are imported, and each group has its own (design 4).
+    """What step `step` consumes; None where policies are imported, and each group has its own
+    (design/trainer#imported).
 
     `short`: at the end of a drained log there were fewer groups than a batch has.
     """
@@ -76,7 +77,7 @@ class Batch:
 
     @property
     def trainable_tokens(self) -> int:
-        """Tokens in the loss: the denominator of a token mean (reference xtuner 142)."""
+        """Tokens in the loss: the denominator of a token mean (decisions/staleness#142)."""
         return sum(member.verdict.trainable_tokens for member in self.members)
 
 

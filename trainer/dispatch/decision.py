@@ -1,4 +1,4 @@
-"""What becomes of a group at a train step: wait, hold, train, ask for members again, or drop (design 8).
+"""What becomes of a group at a train step: wait, hold, train, ask for members again, or drop (design/trainer#settling).
 
 Guarantees: pure, a function of the fold of the group, the step, the policies and the settings; called when a group
 settles and again when it is drawn. The baseline set A are the completed members with a reward that are not left out;

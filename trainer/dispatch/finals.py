@@ -1,4 +1,4 @@
-"""The trainer's events on `group-events`, made from its fold and the decision on it (design 8).
+"""The trainer's events on `group-events`, made from its fold and the decision on it (design/trainer#finals).
 
 Guarantees: a final event lists every member, with handle and verdict of the record that stood and its lengths, so
 that what was dropped or left over can be compared with what was trained; a handle is never one that was rejected.

@@ -1,4 +1,4 @@
-"""One group as a line of `rolloutlog groups --json` (design 11).
+"""One group as a line of `rolloutlog groups --json` (design/trainer#view).
 
 Guarantees: pure; an ended group is shown as its final event says, its masks made again for the recorded step; any other
 as the trainer would decide now. Leaves out: reading the log (`view`).

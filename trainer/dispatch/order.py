@@ -1,4 +1,4 @@
-"""In which order groups that are ready go to the trainer (design 8; reference xtuner 2.2).
+"""In which order groups that are ready go to the trainer (decisions/staleness#96 and #97).
 
 Guarantees: a strategy is one small class that gives a key; keys depend on the log alone, so two trainers that read the
 same offsets draw the same groups. Leaves out: a windowed FIFO with a proven bound.

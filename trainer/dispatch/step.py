@@ -1,4 +1,4 @@
-"""A train step as it is written to the log: one transaction (design 8).
+"""A train step as it is written to the log: one transaction (design/trainer#steps).
 
 Guarantees: what was trained, what was dropped or expired on the way, and the policy that came out are on the log
 together or not at all, under the one transactional id `<ns>.trainer`; a second trainer fences the first. Leaves out:
@@ -97,7 +97,7 @@ def step_events(
 
 
 def first_events(history: History, *, run: str, now: int, uri: str | None, digest: str | None = None) -> list[Outgoing]:
-    """A trainer's first start: its timeline and version 0 (design 4)."""
+    """A trainer's first start: its timeline and version 0 (design/trainer#timelines)."""
     timeline = history.next_timeline()
     return [
         timeline_started(timeline, None, 0, run=run, source=SOURCE, now=now),
@@ -106,7 +106,8 @@ def first_events(history: History, *, run: str, now: int, uri: str | None, diges
 
 
 def resumed_events(history: History, weights: PublishedPolicy, *, run: str, now: int) -> list[Outgoing]:
-    """A trainer goes on from an older policy: the next timeline, and those weights as its first policy (design 4)."""
+    """A trainer goes on from an older policy: the next timeline, and those weights as its first policy
+    (design/trainer#timelines)."""
     timeline, (parent, step) = history.next_timeline(), weights.policy
     first = Policy(timeline, step)
     return [

@@ -1,7 +1,7 @@
 """Events that the trainer has yet to write, besides its steps: expired members, dropped groups, rejected records.
 
 Guarantees: each carries the step that it was judged for, so it may go into that step's transaction or into one of
-its own before the trainer waits or ends (design 8). Leaves out: writing.
+its own before the trainer waits or ends (design/trainer#steps). Leaves out: writing.
 """
 
 from __future__ import annotations

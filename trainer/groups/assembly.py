@@ -1,4 +1,4 @@
-"""The groups of one partition, folded from its events in their order (design 2 and 8).
+"""The groups of one partition, folded from its events in their order (design/groups#standing).
 
 Guarantees: pure; the same events give the same groups, whatever the batches in which they came; a group that ended
 takes nothing more, and what lies at or above its `as_of` is late. Leaves out: reading events (`intake`), and deciding

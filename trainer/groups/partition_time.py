@@ -1,4 +1,4 @@
-"""The time of a partition, on which deadlines run (design 8).
+"""The time of a partition, on which deadlines run (design/log#time).
 
 Guarantees: pure; it is the broker's, so no producer's clock and no trainer's moves it: the timestamp of the newest
 record, and after that the monotonic time for which nothing newer was on the log. Leaves out: clocks, and reading.

@@ -1,4 +1,4 @@
-"""The agents of a rollout: several in one episode are roots of one forest (design 4).
+"""The agents of a rollout: several in one episode are roots of one forest (design/record#agents).
 
 Guarantees: a rollout without a table has one agent without a name, which trains; what the table leaves out has that
 default. Leaves out: which node is whose (column `agent` of the nodes).

@@ -1,4 +1,5 @@
-"""Loss masks as runs: which response tokens of a member are trained, as `[start, length]` pairs (design 4 and 8).
+"""Loss masks as runs: which response tokens of a member are trained, as `[start, length]` pairs
+(design/staleness#masks).
 
 Guarantees: spans are maximal, ascending and disjoint, so that equal masks have equal spans and one digest; work is on
 runs where the mask is made of runs, and on whole arrays elsewhere. Leaves out: which tokens are fresh
@@ -33,7 +34,7 @@ def spans_of(mask: Bools) -> Spans:
 
 
 def spans_of_runs(lengths: npt.NDArray[np.int64], kept: Bools) -> Spans:
-    """Spans of runs of `lengths` tokens, each kept or not: O(runs), no mask is made (reference xtuner, item 61)."""
+    """Spans of runs of `lengths` tokens, each kept or not: O(runs), no mask is made (decisions/staleness#61)."""
     some = lengths > 0
     bounds = np.r_[0, np.cumsum(lengths[some])]
     runs = spans_of(kept[some])
@@ -58,6 +59,7 @@ def tokens_in(spans: Spans) -> int:
 
 
 def masks_digest(members: Iterable[tuple[int, int, int, Spans]]) -> str:
-    """Digest of a group's masks: `(member, attempt, response tokens, spans)` of each, in any order (item 66)."""
+    """Digest of a group's masks: `(member, attempt, response tokens, spans)` of each, in any order
+    (decisions/staleness#66)."""
     facts = (f"{m}.{a}/{n}:{spans.tolist()}" for m, a, n, spans in sorted(members, key=lambda row: row[:2]))
     return id_of("masks", *facts)

@@ -1,7 +1,8 @@
-"""How old a member's tokens are at a train step, and what follows: the one owner of the staleness rule (design 8).
+"""How old a member's tokens are at a train step, and what follows: the one owner of the staleness rule
+(design/staleness#tests).
 
 Guarantees: `judge` is pure, and dispatch and views call it alone, so they never disagree. The arithmetic
-is the reference's (xtuner 2.3 and 3, items 42 to 70): staleness is `t - v - 1` train steps, thresholds are
+is XTuner's (decisions/staleness#42 to #70): staleness is `t - v - 1` train steps, thresholds are
 `(n + 1) * W`, stale at `>=`; the oldest sampled token is tested first, then single tokens, then whether any is left.
 Masks are 0 or 1, of the response's length, and the producer's own loss mask is always respected. Leaves out: what
 becomes of the group (`rolloutlog.trainer.outcome`), and whether a policy was ever published: the trainer's test alone.
@@ -25,7 +26,8 @@ UNKNOWN_VERSION = -1
 
 
 def threshold(allowed: int | None, sync_period: int) -> int | None:
-    """Staleness in train steps from which on something is stale; None: the test is off (items 43, 49, 53)."""
+    """Staleness in train steps from which on something is stale; None: the test is off (decisions/staleness#43, #49 and
+    #53)."""
     if sync_period < 1:
         raise ValueError(f"a sync period is at least one train step, not {sync_period}")
     if allowed is None:
@@ -59,7 +61,8 @@ class Rule:
 
 
 def effective_versions(runs: Runs, history: History) -> tuple[I64, Bools]:
-    """Effective version of each run (design 4; `UNKNOWN_VERSION` without a common ancestor), and what is abandoned."""
+    """Effective version of each run (design/record#effective-version; `UNKNOWN_VERSION` without a common ancestor), and
+    what is abandoned."""
     versions = runs.versions.astype(np.int64)
     abandoned = np.zeros(len(versions), np.bool_)
     if (runs.timelines == history.timeline).all():
@@ -87,7 +90,7 @@ def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rul
     known = versions != UNKNOWN_VERSION
     oldest = int(versions[known].min()) if known.any() else None
     newest = int(versions.max()) if known.any() else None
-    # An empty response has nothing to be old (item 45); one of unknown policies has no age.
+    # An empty response has nothing to be old (decisions/staleness#45); one of unknown policies has no age.
     staleness = step - oldest - 1 if oldest is not None else (None if len(versions) else 0)
     fresh = np.ones(len(versions), np.bool_) if rule.token is None else ~known | (step - versions - 1 < rule.token)
     spans = _spans(member, fresh)
@@ -105,7 +108,7 @@ def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rul
 
 
 def _spans(member: MemberTokens, fresh: Bools) -> Spans:
-    """Fresh tokens that the producer keeps in the loss (item 56)."""
+    """Fresh tokens that the producer keeps in the loss (decisions/staleness#56)."""
     if member.loss_mask is not None:
         return spans_of(member.loss_mask & np.repeat(fresh, member.runs.lengths))
     return everything(member.response_tokens) if fresh.all() else spans_of_runs(member.runs.lengths, fresh)
@@ -114,7 +117,7 @@ def _spans(member: MemberTokens, fresh: Bools) -> Spans:
 def _cause(
     member: MemberTokens, staleness: int | None, known: bool, abandoned: bool, any_left: bool, rule: Rule
 ) -> Cause | None:
-    """The first test that the member fails, in the order of the rule (items 69 and 70)."""
+    """The first test that the member fails, in the order of the rule (decisions/staleness#69 and #70)."""
     if not known and not rule.exempt_unknown:
         return Cause.UNKNOWN
     if abandoned and rule.drop_abandoned:

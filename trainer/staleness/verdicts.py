@@ -45,7 +45,7 @@ def _may_train(trajectory: Trajectory) -> Bools | None:
 class MemberTokens:
     """What the rule needs of a completed member: who sampled its response tokens, and which may train.
 
-    Raises ValueError where runs or loss mask don't cover the response exactly (reference xtuner 8, 9, 62).
+    Raises ValueError where runs or loss mask don't cover the response exactly (decisions/staleness#8, #9 and #62).
     """
 
     member: int
@@ -120,7 +120,7 @@ class GroupVerdict:
 
     @property
     def held_until(self) -> int | None:
-        """The step from which all policies lie in the past; None where they do (design 4)."""
+        """The step from which all policies lie in the past; None where they do (design/staleness#futures)."""
         newest = max((m.newest for m in self.members if m.newest is not None), default=-1)
         return newest + 1 if newest >= self.step else None
 
@@ -131,7 +131,7 @@ class GroupVerdict:
 
     @property
     def staleness(self) -> int:
-        """Staleness of the group: of its oldest member (reference xtuner 46)."""
+        """Staleness of the group: of its oldest member (decisions/staleness#46)."""
         return max((m.seq_staleness for m in self.members if m.seq_staleness is not None), default=0)
 
     @property

@@ -1,8 +1,8 @@
 """What is on the log about groups when a trainer starts: final events, expired members, its own dead letters.
 
 Guarantees: read to the end once, before any rollout; a final event counts if it is live on the current timeline's
-ancestor path, a `member.expired` always, so a group is trained at most once over restarts (design 8 and 9.2). Leaves
-out: following these topics, since the trainer alone writes them.
+ancestor path, a `member.expired` always, so a group is trained at most once over restarts (design/trainer#timelines).
+Leaves out: following these topics, since the trainer alone writes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`GroupStream`: whole GRPO groups off the log, judged and masked, each trained at most once (design 8).
+"""`GroupStream`: whole GRPO groups off the log, judged and masked, each trained at most once (design/trainer#stream).
 
     async with GroupStream(settings) as stream:
         async for batch in stream.batches():

@@ -1,4 +1,4 @@
-"""The groups as a trainer would see them now, for people (`rolloutlog groups`; design 11).
+"""The groups as a trainer would see them now, for people (`rolloutlog groups`; design/trainer#view).
 
 Guarantees: only reads, has no transactional id and fences nobody; every group of the log is shown once, ended
 ones as they were drawn; one partition is in memory at a time. Leaves out: payloads.

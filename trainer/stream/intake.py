@@ -1,4 +1,4 @@
-"""Reading `rollouts` into groups: assigned partitions, no consumer group, one assembly each (design 8).
+"""Reading `rollouts` into groups: assigned partitions, no consumer group, one assembly each (design/trainer#stream).
 
 Guarantees: events are folded in their order; a claimed body is fetched before its event is folded; a record of a policy
 that was never published is bad, decided only after `policy-versions` was read to its end. Memory is bounded: the caller

@@ -1,4 +1,4 @@
-"""Payloads of what was drawn: those that memory didn't keep are read again by handle (design 8).
+"""Payloads of what was drawn: those that memory didn't keep are read again by handle (design/trainer#payloads).
 
 Guarantees: after `load` every pick has all of its payloads, or it returns which members lost theirs, and why.
 Leaves out: judging the group again, which the stream does.

@@ -1,4 +1,4 @@
-"""Opening a trainer's parts, in the one order that is safe (design 8).
+"""Opening a trainer's parts, in the one order that is safe (design/trainer#timelines).
 
 Guarantees: nothing is read before every earlier trainer is fenced, so what is read stays true; the timeline is there
 before the first group is judged. Leaves out: using the parts (`stream`).
@@ -168,7 +168,7 @@ def assemblies_of(
 
 def first_step(start: Start, history: History, last: int | None) -> int | None:
     """The next train step, after the `last` on the log; None where policies are imported: then each group has its own
-    (design 4)."""
+    (design/trainer#timelines)."""
     if start.step is not None or not history.started:
         return start.step
     version = history.current.version if history.current else 0

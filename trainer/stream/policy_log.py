@@ -1,4 +1,4 @@
-"""The policies of the run, followed on `policy-versions` (design 4).
+"""The policies of the run, followed on `policy-versions` (design/record#policies).
 
 Guarantees: `catch_up` reads to the topic's present end, what is committed and not yet visible included, so that only
 after it a policy may be called unknown. Leaves out: what a history means (`rolloutlog.contract.policies`).

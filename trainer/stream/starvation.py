@@ -1,4 +1,4 @@
-"""Starvation: a trainer that gets nothing to train for too long fails with who is late (design 9.5).
+"""Starvation: a trainer that gets nothing to train for too long fails with who is late (design/trainer#starvation).
 
 Guarantees: the message names a group, its partition, the offset read and the lag. Leaves out: deciding to go on without
 somebody, which is what straggler policies are for.

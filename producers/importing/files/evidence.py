@@ -1,4 +1,4 @@
-"""What lies beside a file of rollouts and says more of them: the configuration of its run (reference 1.1 and 1.7).
+"""What lies beside a file of rollouts and says more of them: the configuration of its run (design/eras#evidence).
 
 Guarantees: a group size counts only where all that is said of it agrees; what can't be read says nothing. Leaves out:
 what the path itself says (`sources`).

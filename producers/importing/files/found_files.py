@@ -1,4 +1,4 @@
-"""Which files of a path hold recorded rollouts, in the order in which they were written (reference 1.1).
+"""Which files of a path hold recorded rollouts, in the order in which they were written (design/eras#files).
 
 Guarantees: a path may name a run folder, its `rollouts`, a step folder, a file or a glob; step 9 comes before step 10;
 one file reached twice, also by a link, is read once; what belongs to a run and holds no rollouts is passed over and

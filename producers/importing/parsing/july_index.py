@@ -1,4 +1,4 @@
-"""Index rows of July 2026: where each record lies in the file beside them (reference prime_verifiers 1.4).
+"""Index rows of July 2026: where each record lies in the file beside them (design/eras#july).
 
 Guarantees: a row whose span doesn't hold the trace that it names is rejected; without the file beside it nothing can be
 said. Leaves out: selecting records by their rows, since an import reads all of them.

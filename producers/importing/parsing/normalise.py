@@ -28,7 +28,7 @@ from rolloutlog.producers.importing.parsing.july_index import check_row
 from rolloutlog.producers.importing.parsing.updates import UpdateAt, read_update
 
 TIMELINE = 0
-"""Recorded policies are of timeline 0 (design 4)."""
+"""Recorded policies are of timeline 0 (design/eras#policies)."""
 
 
 def count(line: Line, span: FileSpan) -> TraceIdentity | UpdateAt | None:

@@ -1,4 +1,4 @@
-"""E5: what was said of a trace after it was streamed, by one producer a file (reference prime_verifiers 1.6).
+"""E5: what was said of a trace after it was streamed, by one producer a file (design/eras#updates).
 
 Guarantees: updates are folded in the order of their files and lines, newest wins per key, `info` merged in depth; a
 node takes a branch's values only where the branch covers it and has one for each of its sampled tokens; the values lie

@@ -1,4 +1,4 @@
-"""How facts and errors reach people and scripts: facts on stdout, everything else on stderr (design 11).
+"""How facts and errors reach people and scripts: facts on stdout, everything else on stderr (design/commands#facts).
 
 Guarantees: `--json` prints one object, or one per line, and nothing else on stdout; an error is one line with its hint,
 or one object `{error, message, hint}`; whatever is printed passes `escapes`, so no text of a record or a file steers a
@@ -38,7 +38,8 @@ DIGEST, SHORT = re.compile(r"\b[0-9a-f]{32}\b"), 12
 
 class _Piped(Console):
     def on_broken_pipe(self) -> None:
-        """A reader that went away is told by the exit code (design 11); rich alone would exit with 1."""
+        """A reader that went away is told by the exit code (design/commands#exit-codes); rich alone would exit with
+        1."""
         raise BrokenPipeError
 
 
@@ -203,7 +204,7 @@ def print_problem(message: str, hint: str = "") -> None:
 
 
 def print_error_json(error: str, message: str, hint: str) -> None:
-    """One error as an object on stderr (design 11)."""
+    """One error as an object on stderr (design/commands#facts)."""
     sys.stderr.write(json_text({"error": error, "message": message, "hint": hint}) + "\n")
 
 

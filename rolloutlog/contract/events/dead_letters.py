@@ -1,4 +1,4 @@
-"""Dead letters: what was rejected, why, and where it lies (design 3).
+"""Dead letters: what was rejected, why, and where it lies (design/log#dead-letters).
 
 Guarantees: a dead letter of a record carries reason, handle, headers and digest, never the value; one of an importer's
 line has no handle, so it carries path, line and, where it is small, the line itself. The same rejection by the same

@@ -1,4 +1,4 @@
-"""Events as they are read from and written to the log (design 3).
+"""Events as they are read from and written to the log (design/log#events).
 
 Guarantees: every event that we write goes through `outgoing`, so its headers are complete and its key is right.
 `SCHEMA` has the newest schema version of each type that this code writes and reads. Leaves out: the wire

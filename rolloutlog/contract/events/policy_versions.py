@@ -1,4 +1,4 @@
-"""What is said on `policy-versions`: timelines, policies and checkpoints (design 3, 4 and 8).
+"""What is said on `policy-versions`: timelines, policies and checkpoints (design/trainer#timelines).
 
 Guarantees: `fold` turns the topic's events, in order, into a `History`, and gives where the weights of a policy lie,
 which no history keeps. Leaves out: weights and checkpoint files.

@@ -1,4 +1,4 @@
-"""What is said on `run`: the declaration of the run, its settings under their digest, and cursors (design 2).
+"""What is said on `run`: the declaration of the run, its settings under their digest, and cursors (design/log#run).
 
 Guarantees: one key per fact, newest wins, so the compacted topic is what the run is; what is read is of its key's kind,
 settings are those of their digest, and a declaration agrees with the settings that it names. Leaves out: reading the

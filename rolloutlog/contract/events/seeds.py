@@ -1,4 +1,4 @@
-"""Seeds: events that ask workers for one new group, or for members of one (design 2 and 6).
+"""Seeds: events that ask workers for one new group, or for members of one (design/groups#seeds).
 
 Guarantees: a seed names its origin, lineage and draw, so that it can be drawn again from the log and compared; its
 texts and numbers are such that whatever is said of it later (its cancellation, a member again) can be written. Leaves
@@ -67,7 +67,8 @@ class Source(_Fact):
 
 
 class Draw(_Fact):
-    """Draw `number` of a partition, a function of the fold at the three input offsets and the settings (design 6)."""
+    """Draw `number` of a partition, a function of the fold at the three input offsets and the settings
+    (design/buffer#draws)."""
 
     number: Counted
     rollouts: Count

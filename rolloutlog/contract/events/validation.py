@@ -1,4 +1,5 @@
-"""The one validator of what comes from foreign bytes, used by producers, buffer, trainer and audit alike (design 4).
+"""The one validator of what comes from foreign bytes, used by producers, buffer, trainer and audit alike
+(design/record#validation).
 
 Guarantees: `read_rollout` either returns a sound rollout or raises `Rejected` with one reason; it never crashes on
 any bytes, and two readers never disagree, since it is pure. The cost is a plain loop over nodes and whole columns.

@@ -1,4 +1,4 @@
-"""The message graph from its parent pointers alone: paths, leaves, branches (reference prime_verifiers 1.3).
+"""The message graph from its parent pointers alone: paths, leaves, branches (design/record#graph).
 
 Guarantees: branches are derived, never stored: one per leaf in leaf order, each the path from its root; a parent comes
 before its child. Leaves out: what the messages say (`rolloutlog.buffer.derivations.conversation`).

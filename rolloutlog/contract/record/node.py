@@ -1,4 +1,5 @@
-"""One node of a rollout's message graph, as a producer writes it (design 4; shape of the verifiers v1 trace).
+"""One node of a rollout's message graph, as a producer writes it (design/record#graph; the shape of the verifiers v1
+trace).
 
 Guarantees: nothing beyond its fields; lengths are checked when a trajectory is built. Leaves out: the columnar form
 that travels (`trajectory`).

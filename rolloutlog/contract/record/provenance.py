@@ -1,4 +1,4 @@
-"""The headers of a rollout that follow from its value, so that the two can't drift apart (design 3).
+"""The headers of a rollout that follow from its value, so that the two can't drift apart (design/log#provenance).
 
 Guarantees: producers write exactly what `derived` returns, and readers refuse a record whose headers say otherwise.
 Leaves out: headers that only the producer knows (`slot`).

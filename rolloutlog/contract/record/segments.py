@@ -1,4 +1,4 @@
-"""Segments: which policy sampled which token, as runs `[timeline, version, offset]` per node (design 1 and 4).
+"""Segments: which policy sampled which token, as runs `[timeline, version, offset]` per node (design/record#segments).
 
 Guarantees: offsets count sampled tokens of their node, start at 0, rise strictly, and neighbours differ, so that
 segments tile the node exactly; anything else is named. All work is on whole arrays. Leaves out: staleness.
@@ -74,7 +74,7 @@ def runs_of(segments: I32, counts: I32, sampled: I32) -> Runs:
 
 
 def from_versions(policies: Sequence[Policy | tuple[int, int]] | I64) -> list[Segment]:
-    """Segments of one node from a policy per sampled token (as verl, AReaL and XTuner hold it; xtuner 1.3)."""
+    """Segments of one node from a policy per sampled token (as verl, AReaL and XTuner hold it)."""
     if not len(policies):
         return []
     pairs = np.asarray(policies, dtype=np.int64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Soundness of a trajectory: whether its columns and its record belong together (design 4).
+"""Soundness of a trajectory: whether its columns and its record belong together (design/record#validation).
 
 Guarantees: `check_trajectory` looks at everything that later code relies on, so that inside no length, parent,
 segment or type is tested again; its cost is a plain loop over nodes, and whole columns. Leaves out: headers

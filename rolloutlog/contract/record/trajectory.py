@@ -1,4 +1,5 @@
-"""What one attempt sampled: a message graph whose tokens lie in columns, and the record of everything else (design 4).
+"""What one attempt sampled: a message graph whose tokens lie in columns, and the record of everything else
+(design/record#graph).
 
 Guarantees: columns are whole numpy arrays of fixed dtypes; *response token i* is the i-th sampled token over the nodes
 in creation order, each node once; the record's text is parsed only when asked for. Leaves out: the slot it fills

@@ -1,4 +1,4 @@
-"""Values of rollout records: trajectory to bytes and back, as a safetensors buffer (design 3).
+"""Values of rollout records: trajectory to bytes and back, as a safetensors buffer (design/log#values).
 
 Guarantees: `decode(encode(t)) == t` for every trajectory, to the bit, and what was read is written as the same bytes;
 decoded arrays are read-only views of the value. `decode` reads plain JSON as well. Leaves out: how JSON is written

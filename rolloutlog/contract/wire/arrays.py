@@ -1,4 +1,5 @@
-"""Named arrays in one buffer: the safetensors layout, encoded in one join and decoded without a copy (design 3).
+"""Named arrays in one buffer: the safetensors layout, encoded in one join and decoded without a copy
+(design/log#values).
 
 Guarantees: what `encode` writes, the safetensors library reads, and the other way round; decoded arrays are read-only
 views of the buffer; a buffer whose header and length disagree is refused, never read past. Columns are laid out by

@@ -1,4 +1,5 @@
-"""Claim checks: a body too large for the topic lies in a blob store, and its event carries the claim (design 3).
+"""Claim checks: a body too large for the topic lies in a blob store, and its event carries the claim
+(design/log#claims).
 
 Guarantees: a claim names URL, size and SHA-256, so a body that is gone or changed is noticed; how much memory and text
 it may ask for is bounded. Leaves out: reading and writing blobs (`rolloutlog.kafka.blobs.blob_store`).

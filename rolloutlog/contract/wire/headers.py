@@ -1,4 +1,4 @@
-"""The one table of headers: CloudEvents 1.0 in Kafka's binary mode, our provenance as extensions (design 3).
+"""The one table of headers: CloudEvents 1.0 in Kafka's binary mode, our provenance as extensions (design/log#events).
 
 Guarantees: the class `Headers` is the table; each row knows its name, how to read and write it, and what it means,
 and is parsed when it is accessed, not before. A consumer routes, counts, selects and skips an event from here alone.

@@ -1,4 +1,4 @@
-"""E0: verifiers v0 wrote flat chats, with or without the steps that sampled them (reference prime_verifiers 1.7).
+"""E0: verifiers v0 wrote flat chats, with or without the steps that sampled them (design/eras#chats).
 
 Guarantees: messages become the nodes of one path, tool calls flat; prompt, info and each metric are kept once. Leaves
 out: what v0 never recorded: an id, a run, a group and a policy (a hosted download has run and step); columns that are

@@ -1,4 +1,4 @@
-"""E2: a bare trace whose stamp stands at the top of the line (reference prime_verifiers 1.5).
+"""E2: a bare trace whose stamp stands at the top of the line (design/eras#cohorts).
 
 Guarantees: `all` and `effective` copies of a trace have the same value. Leaves out: the run, which E2 doesn't name.
 """

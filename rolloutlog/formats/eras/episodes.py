@@ -1,4 +1,4 @@
-"""E4 and E5: a line is an episode of one or more traces (reference prime_verifiers 1.2 and 1.6).
+"""E4 and E5: a line is an episode of one or more traces (design/eras#episodes).
 
 Guarantees: the traces of an episode are one rollout, a forest with a table `agents`, whose main agent is the first that
 may be trained; everything that an episode says beside its traces is kept in the record's `episode`. Leaves out: the

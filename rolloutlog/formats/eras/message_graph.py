@@ -1,4 +1,4 @@
-"""Message nodes of the verifiers v1 trace as columns (reference prime_verifiers 1.2 and 1.3).
+"""Message nodes of the verifiers v1 trace as columns (design/eras#nodes).
 
 Guarantees: each array of a node is taken out of it once and joined; what is left of the node is its facts, as they were
 recorded; per-token facts that a trainer or an orchestrator added later are kept apart, on the response axis. The work
@@ -27,7 +27,7 @@ from rolloutlog.formats.foreign.json_parts import Json
 LATE = ("advantages", "reference_logprobs", "trainer_logprobs", "entropies", "loss_weights")
 """Arrays of a node that are added after it was sampled."""
 DECIMALS = 4
-"""verifiers 0.4.0 rounds log-probs in its JSON to so many (reference prime_verifiers 1.2)."""
+"""verifiers 0.4.0 rounds log-probs in its JSON to so many (design/eras#nodes)."""
 PRECISION = 1e-4
 UNSAID = 2
 """In the column `is_content`: the source doesn't say."""

@@ -1,4 +1,4 @@
-"""E3: a bare trace that names its run itself, in two forms (reference prime_verifiers 1.5).
+"""E3: a bare trace that names its run itself, in two forms (design/eras#native).
 
 Guarantees: verifiers 0.2.1 (rewards are numbers) and 0.3.0 (rewards have weights) are read by one rule. Leaves out: the
 dispatch step, which E3 doesn't record: the step of its `run` is the folder's.

@@ -1,4 +1,4 @@
-"""What one verifiers v1 trace says beside its nodes, in every era that has traces (reference prime_verifiers 1.2 ff.).
+"""What one verifiers v1 trace says beside its nodes, in every era that has traces (design/eras#trace).
 
 Guarantees: reward, status, policy and lineage are read by one rule each. Leaves out: where a group and a run are named,
 which differs by era.
@@ -17,7 +17,7 @@ from rolloutlog.formats.foreign.json_parts import Json, items, part
 from rolloutlog.formats.foreign.recorded import Lineage, Origin, Recorded
 
 _DERIVED_NAME = re.compile(r"(?:(continue):([0-9a-f]{8}):(?:compaction|tool-call)\d+(?:-\d+)?|(recheck):([0-9a-f]{8}))")
-"""Names that the record design gave to derived tasks (items 60, 67 and 73)."""
+"""Names that the record design gave to derived tasks (decisions/replay#60, #67 and #73)."""
 _ROUNDING_VERSION = (0, 4)
 """verifiers rounds log-probs in its JSON from 0.4.0 on."""
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -56,14 +56,15 @@ def take_advantage(trace: Json) -> Json:
 
 
 def agent_of(trace: Json, reward: float | None, root: int) -> Json:
-    """A row of the record's table of agents (design 4); `root` is the index of the trace's first node."""
+    """A row of the record's table of agents (design/record#agents); `root` is the index of the trace's first node."""
     agent = part(trace, "agent")
     name, trainable = agent.get("name", "agent"), agent.get("trainable", True)
     return {"name": name, "trainable": trainable, "reward": reward, "root": root, "trace": trace["id"]}
 
 
 def reward_of(rewards: Any) -> float | None:
-    """Sum of scores, weighted where a weight is recorded (item 27); None where nothing was scored. Raises TypeError."""
+    """Sum of scores, weighted where a weight is recorded (decisions/replay#27); None where nothing was scored. Raises
+    TypeError."""
     if rewards is None:
         return None
     if not isinstance(rewards, dict):
@@ -107,7 +108,7 @@ def _rounds(version: str) -> bool:
 
 
 def say_sampling(trace: Json) -> None:
-    """Say at each sampled node how it was sampled, where its model call does (reference prime_verifiers 1.8)."""
+    """Say at each sampled node how it was sampled, where its model call does (design/eras#trace)."""
     nodes = items(trace, "nodes")
     for call in items(trace, "calls"):
         node, sampling = call.get("node"), part(call, "sampling")
@@ -144,7 +145,7 @@ def _seed_kind(derivation: str) -> SeedKind | None:
 
 
 def _starts_from_an_answer(trace: Json) -> bool:
-    """A recheck does; a name alone proves nothing (item 24)."""
+    """A recheck does; a name alone proves nothing (decisions/replay#24)."""
     for node in items(trace, "nodes"):
         if node.get("sampled"):
             return False

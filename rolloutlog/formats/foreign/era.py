@@ -1,4 +1,4 @@
-"""The layouts in which rollouts were recorded, told apart line by line (reference prime_verifiers 1.1 and 1.9).
+"""The layouts in which rollouts were recorded, told apart line by line (design/eras#telling-apart).
 
 Guarantees: a line is judged by its own keys, never by file name or version number; what is no rollout but belongs to a
 run (an index row, an update) is told from what is unknown. Leaves out: reading (`readers`).

@@ -30,7 +30,7 @@ def mark_of(digest: str) -> str:
 
 
 class Lineage(NamedTuple):
-    """Marks of a rollout that was itself derived by a replay environment (items 23, 24, 85)."""
+    """Marks of a rollout that was itself derived by a replay environment (decisions/replay#23, #24 and #85)."""
 
     derivation: str
     kind: SeedKind | None
@@ -136,7 +136,7 @@ class Origin:
 
     @property
     def trained(self) -> dict[str, Any]:
-        """Notes of a copy in the cohort of what was trained (reference prime_verifiers 1.8)."""
+        """Notes of a copy in the cohort of what was trained (design/eras#cohorts)."""
         if self.cohort != "effective":
             return {}
         return {"trained": True} if self.step is None else {"trained": True, "step": self.step}

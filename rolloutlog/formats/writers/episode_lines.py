@@ -1,4 +1,4 @@
-"""One rollout as a line of era E4: an episode as verifiers 0.4.0 writes and reads it (reference prime_verifiers 1.2).
+"""One rollout as a line of era E4: an episode as verifiers 0.4.0 writes and reads it (design/eras#episodes).
 
 Guarantees: an episode that was imported from that layout with its group is written as it was, byte for byte, but for
 numbers that float32 doesn't hold; any other record becomes an episode that verifiers 0.4.0 reads, without inventing

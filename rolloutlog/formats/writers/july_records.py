@@ -1,4 +1,4 @@
-"""One rollout as a record of July 2026, and its row of the index (reference prime_verifiers 1.4).
+"""One rollout as a record of July 2026, and its row of the index (design/eras#july).
 
 Guarantees: the line has the fields of that layout and no others, and the row's span is the line's bytes without its
 end; a record that was imported from that layout with its group is written as it was, but for numbers that float32

@@ -1,4 +1,4 @@
-"""Bodies too large for the topic, in a store beside the log (design 3).
+"""Bodies too large for the topic, in a store beside the log (design/log#claims).
 
 Guarantees: a body is there before its event. A body that is gone or changed is a reason to reject its record; a store
 that can't be used, or doesn't answer within `answer_s`, rejects nothing: it is waited for, with a line when the wait

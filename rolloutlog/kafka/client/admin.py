@@ -1,9 +1,9 @@
 """The run's topics on the cluster: create, describe and delete.
 
-Guarantees: `create_topics` may be called again and by several at once; a topic's setting that is the same in every
-run is mended, one of the run's own that differs is refused and named; when it returns every partition has a leader and
-groups and transactions have their coordinator, so no first write fails (reference kafka 8). Leaves out: the declaration
-of the run (`run_record`) and the rights that each role needs (`acls`).
+Guarantees: `create_topics` may be called again and by several at once; a topic's setting that is the same in every run
+is mended, one of the run's own that differs is refused and named; when it returns every partition has a leader and
+groups and transactions have their coordinator, so no first write fails (design/exactly-once#admin). Leaves out: the
+declaration of the run (`run_record`) and the rights that each role needs (`acls`).
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ async def delete_topics(connection: Connection) -> list[str]:
 
 
 async def with_admin(connection: Connection, ask: Callable[[AIOKafkaAdminClient], Awaitable[T]]) -> T:
-    """Ask through a new admin client; it doesn't fail over, so try again with another for 30 s (reference kafka 6)."""
+    """Ask through a new admin client; it doesn't fail over, so try again with another for 30 s
+    (design/exactly-once#admin)."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
     while True:
         admin = connection.admin()

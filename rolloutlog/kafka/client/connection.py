@@ -1,7 +1,7 @@
 """One cluster and one namespace on it, and the clients that we make there.
 
 Guarantees: every client is made here, so all read committed records only, write idempotently with acks of all replicas
-and zstd, and never a batch that the topics refuse (reference kafka 1: pitfalls 2, 13 and 14). `connect` has heard an
+and zstd, and never a batch that the topics refuse (design/exactly-once#sends and #defaults). `connect` has heard an
 answer, and that the user has the rights that its role needs on topics, so that nothing is refused halfway. Leaves out:
 what is read and written (`reading`, `writing`), and topics (`admin`).
 """
@@ -33,10 +33,10 @@ from rolloutlog.kafka.client.quiet import hushed, quiet_clients
 
 CLIENT_ID = "rolloutlog"
 BATCH_BYTES = 1024 * 1024
-"""With aiokafka's default of 16 KiB the same records go 3 times slower (reference kafka 4)."""
+"""With aiokafka's default of 16 KiB the same records go 3 times slower (design/exactly-once#defaults)."""
 LINGER_MS = 5
 TRANSACTION_TIMEOUT_MS = 10_000
-"""A hung producer stalls the readers of what it wrote that long (design 6.4)."""
+"""A hung producer stalls the readers of what it wrote that long (design/exactly-once#loop)."""
 HIDDEN_S = 2 * TRANSACTION_TIMEOUT_MS / 1000
 """A transaction that its writer left open is aborted by then."""
 ANSWER_S = 10.0

@@ -1,8 +1,8 @@
 """What a failure of the client means, and ending a client that failed.
 
 Guarantees: every error of aiokafka becomes one of ours that says what to do; a producer is stopped in bounded time, and
-the futures that it leaves are looked at, so that asyncio prints no "never retrieved" (reference kafka 8). Leaves out:
-trying again, which is the caller's decision.
+the futures that it leaves are looked at, so that asyncio prints no "never retrieved" (design/exactly-once#stopping).
+Leaves out: trying again, which is the caller's decision.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rolloutlog.kafka.client.acls import GROUP, TOPIC, TRANSACTIONAL_ID, refused
 from rolloutlog.kafka.client.connection import Connection
 
 STOP_S = 5.0
-"""Without a broker an idempotent producer waits for ever when it stops (reference kafka 1, pitfall 16)."""
+"""Without a broker an idempotent producer waits for ever when it stops (design/exactly-once#stopping)."""
 
 AWAY = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, OSError)
 FORBIDDEN: dict[type[BaseException], str] = {
@@ -109,7 +109,8 @@ async def stop_producer(producer: AIOKafkaProducer) -> None:
 
 
 async def stop_client(client: Any) -> None:
-    """Stop a consumer or close an admin client; a broker that is away doesn't matter any more (reference kafka 6)."""
+    """Stop a consumer or close an admin client; a broker that is away doesn't matter any more
+    (design/exactly-once#stopping)."""
     await asyncio.sleep(0)  # its tasks must have begun, or aiokafka takes their end for a cancellation of ours
     stopping = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
     try:

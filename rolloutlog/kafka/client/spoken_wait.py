@@ -1,4 +1,4 @@
-"""A wait that speaks: a line when it begins, one a minute, and one when it is over (design 9.5).
+"""A wait that speaks: a line when it begins, one a minute, and one when it is over (design/exactly-once#waiting).
 
 Guarantees: a short wait, below `after_s`, says nothing. Leaves out: waiting, and for how long.
 """

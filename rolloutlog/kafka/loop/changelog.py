@@ -1,7 +1,7 @@
 """The index as the changelog of a shard: its settled end, its newest shard row, and the rows that restore it.
 
-Guarantees: nothing is read before the index has no open transaction, so no committed row is missed (reference kafka 7).
-Leaves out: what rows mean (the shard).
+Guarantees: nothing is read before the index has no open transaction, so no committed row is missed
+(design/exactly-once#takeover). Leaves out: what rows mean (the shard).
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def rows_from(
 
 
 def check_beginning(connection: Connection, index: Topic, partition: int, end: Ends, needed: int) -> None:
-    """Refuse an index that begins above what is still `needed` of it (design 6.6). Raises IndexMismatch."""
+    """Refuse an index that begins above what is still `needed` of it (design/exactly-once#shard-row). Raises
+    IndexMismatch."""
     if end.first > needed:
         raise IndexMismatch(
             f"{connection.names.topic(index)}/{partition} begins at offset {end.first}, but open groups and candidates "

@@ -1,8 +1,8 @@
-"""Membership in a consumer group, without fetching: who owns which partition number (design 6).
+"""Membership in a consumer group, without fetching: who owns which partition number (design/exactly-once#loop).
 
 Guarantees: every member asks for the same topics with the range assignor alone, so the same numbers of each topic go to
 the same owner; unequal sets are told as AssignmentMismatch. Nothing is restored in a callback, since no heartbeats are
-sent during it (reference kafka 1, pitfall 5). Leaves out: reading and owning (`owned_partition`).
+sent during it (design/exactly-once#assignment). Leaves out: reading and owning (`owned_partition`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class GroupMember(ConsumerRebalanceListener):
             self._failure = error
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Pause at once, since fetching has begun, and tell the numbers (reference kafka 1, pitfall 4, and 8)."""
+        """Pause at once, since fetching has begun, and tell the numbers (design/exactly-once#assignment)."""
         self._consumer.pause(*assigned)
         for place in assigned:
             self._consumer.seek(place, 0)

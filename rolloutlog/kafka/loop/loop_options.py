@@ -1,6 +1,6 @@
 """How a partition loop works: group, topics, intervals and bounds.
 
-Guarantees: the defaults are those of design 6.4. Leaves out: where a service gets them from.
+Guarantees: the defaults are those of design/exactly-once#loop. Leaves out: where a service gets them from.
 """
 
 from __future__ import annotations

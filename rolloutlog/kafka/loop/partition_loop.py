@@ -1,8 +1,8 @@
 """The generic exactly-once partition loop: a consumer group whose members keep one `ShardHandler` per owned partition.
 
 Guarantees: every event of the inputs is folded by exactly one shard, in order within its topic and partition, and what
-the shard says of it is on the log exactly once, whoever dies when (design 6; `shard` says how, `takeover` in which
-order). Leaves out: what is folded, which is the shard's.
+the shard says of it is on the log exactly once, whoever dies when (design/exactly-once#loop; `shard` says how,
+`takeover` in which order). Leaves out: what is folded, which is the shard's.
 
     loop = PartitionLoop(connection, factory)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, loop.stop)
@@ -134,7 +134,7 @@ class PartitionLoop:
         self._held.clear()  # what went to another owner isn't ours to keep
 
     async def _revoked(self) -> None:
-        """Give up everything; an eager group takes all at each rebalance (reference kafka 1)."""
+        """Give up everything; an eager group takes all at each rebalance (design/exactly-once#rebalances)."""
         owners, self._owners = self._owners, {}
         self._settled = False
         released = await asyncio.gather(*(owner.release() for owner in owners.values()))

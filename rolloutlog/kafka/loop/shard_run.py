@@ -1,9 +1,9 @@
 """One run of a shard: from a take-over to a release or a failure.
 
-Guarantees: rows gather in memory and a transaction spans only the flush (design 6.4); it is flushed at once when it was
-idle, else after the interval, or when many events have gathered; the offsets that are committed are those of the events
-that were folded. A run that raised is over: its shard must be thrown away. Leaves out: fencing and restoring
-(`takeover`), and trying again (`owned_partition`).
+Guarantees: rows gather in memory and a transaction spans only the flush (design/exactly-once#loop); it is flushed at
+once when it was idle, else after the interval, or when many events have gathered; the offsets that are committed are
+those of the events that were folded. A run that raised is over: its shard must be thrown away. Leaves out: fencing and
+restoring (`takeover`), and trying again (`owned_partition`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Taking over a partition: fence, restore, check (design 6.5; reference kafka 2).
+"""Taking over a partition: fence, restore, check (design/exactly-once#takeover).
 
 Guarantees: when `take_over` returns, no earlier owner can write for this partition any more, and the shard is the fold
 of what is committed. The shard row is the truth; the group's offsets, which expire, are only compared with it. Leaves
@@ -122,7 +122,7 @@ async def committed_offsets(
 ) -> dict[Topic, int]:
     """What the group has committed; a topic without (never, or expired after 7 days without members) is left out.
 
-    Right only after the fence: an open transaction's offsets aren't seen (reference kafka 1, pitfall 20).
+    Right only after the fence: an open transaction's offsets aren't seen (design/exactly-once#offsets).
     """
     places = {TopicPartition(connection.names.topic(topic), partition): topic for topic in topics}
     found = await with_admin(connection, lambda admin: admin.list_consumer_group_offsets(group, partitions=[*places]))

@@ -31,7 +31,7 @@ POLL_MS = 500
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 NEVER_MS = 2**31 - 1
-"""Members may be busy for hours; that they live is told by heartbeats (reference kafka 1, pitfall 10)."""
+"""Members may be busy for hours; that they live is told by heartbeats (design/exactly-once#reads)."""
 COMMIT_S = 30.0
 FETCH_BYTES = 1 << 20
 GAP = 500
@@ -118,7 +118,7 @@ class WorkQueue:
     async def next(self, timeout_ms: int = POLL_MS) -> Offered | None:
         """The next record, or None after `timeout_ms` without one. Raises NotFound where the topic is gone.
 
-        Don't cancel it: aiokafka would count it as running for ever (reference kafka 1, pitfall 10).
+        Don't cancel it: aiokafka would count it as running for ever (design/exactly-once#reads).
         """
         while (fetched := await self._fetch(timeout_ms)) is not None:
             place, record = fetched

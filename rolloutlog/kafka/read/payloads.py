@@ -1,7 +1,7 @@
-"""Payloads by handle: the large record behind a small row (design 8).
+"""Payloads by handle: the large record behind a small row (design/trainer#payloads).
 
 Guarantees: what is asked together is sorted by offset and read in as few fetches as it takes, by one consumer per
-partition (one that seeks to and fro over all of them is 20 times slower, reference kafka 7); neighbours that came with
+partition (one that seeks to and fro over all of them is 20 times slower); neighbours that came with
 a fetch are kept, within `cache_bytes`. Leaves out: judging what was read (`rolloutlog.contract.events.validation`).
 """
 

@@ -1,8 +1,8 @@
 """Reading the log: one record, and a partition to its end.
 
 Guarantees: only committed records are seen; "the end" is the one at the time of the call, and a transaction that is
-open below it is an error unless asked otherwise, since it hides records (reference kafka 7). Leaves out: following
-(`tail`), consumer groups (`partition_loop`, `work_queue`) and payloads by handle (`payloads`).
+open below it is an error unless asked otherwise, since it hides records (design/exactly-once#open-transactions). Leaves
+out: following (`tail`), consumer groups (`partition_loop`, `work_queue`) and payloads by handle (`payloads`).
 """
 
 from __future__ import annotations

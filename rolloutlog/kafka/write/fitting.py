@@ -1,8 +1,8 @@
 """Making a record fit the topic's limit before a client sees it.
 
-Guarantees: a record above the limit never reaches a client, where it would cost a sequence number (reference kafka 1,
-pitfall 2): its body goes to the blob store, which has it before the event is written, or RecordTooLarge is raised.
-Leaves out: the store (`blobs`).
+Guarantees: a record above the limit never reaches a client, where it would cost a sequence number
+(design/exactly-once#sends): its body goes to the blob store, which has it before the event is written, or
+RecordTooLarge is raised. Leaves out: the store (`blobs`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Transactions: records and offsets of inputs that are on the log together or not at all.
 
 Guarantees: the answer to every record is awaited before the commit, since a failed send doesn't fail a transaction
-(reference kafka 1, pitfall 1); a newer writer with the same id fences the older, whose open transaction is aborted.
+(design/exactly-once#sends); a newer writer with the same id fences the older, whose open transaction is aborted.
 After a failed commit nobody knows whether it happened; then the writer is closed, and its next `start` decides it.
 Leaves out: single records (`writing`).
 """
@@ -26,7 +26,7 @@ from rolloutlog.kafka.write.batching import Batches, Sent, Written
 from rolloutlog.kafka.write.fitting import fitted
 
 BROKEN = (KafkaError, IllegalOperation, AssertionError)
-"""What a client raises; its own state machine asserts after a fatal error (reference kafka 1, pitfall 3)."""
+"""What a client raises; its own state machine asserts after a fatal error (design/exactly-once#fatal)."""
 
 
 class Transaction:

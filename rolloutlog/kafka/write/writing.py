@@ -2,7 +2,7 @@
 
 Guarantees: a record above the limit is refused or claimed before the client sees it (`fitting`); every answer is looked
 at and told by `flush`; a producer that had an error is replaced by a new one, since nothing that it sends any more
-arrives (reference kafka 1, pitfall 2). Leaves out: what the records mean, and transactions (`transactions`).
+arrives (design/exactly-once#sends). Leaves out: what the records mean, and transactions (`transactions`).
 """
 
 from __future__ import annotations
