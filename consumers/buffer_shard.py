@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.rendering import Void
 from rolloutlog.buffer.shard.shard import Shard
-from rolloutlog.consumers.bodies import body_of
 from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.consumers.restoring import restore
 from rolloutlog.contract.errors import NotFound, RunMismatch
@@ -25,7 +24,7 @@ from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.kafka.blobs.blob_store import BlobStore
+from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.loop.handler import Checkpoint, Inputs, Moment
 from rolloutlog.kafka.loop.index_reader import index_row, shard_row
 from rolloutlog.kafka.read.payloads import PayloadReader
@@ -79,7 +78,7 @@ class BufferShard:
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:
         """Fold events of the inputs."""
         for event in events:
-            body = await body_of(event, self._blobs)
+            body = await resolve_body(event, self._blobs)
             self.shard.read(event, body, now=moment.now, clock=moment.clock)
 
     async def flush(self, inputs: Inputs, moment: Moment) -> Sequence[Outgoing]:
@@ -103,10 +102,7 @@ class BufferShard:
     async def _payload(self, handle: Handle) -> Trajectory | Void:
         try:
             event = await self._payloads.read(handle)
-            body = await body_of(event, self._blobs)
-            if isinstance(body, Rejected):
-                raise body
-            return (read_rollout(event) if body is None else read_rollout(event, *body)).trajectory
+            return read_rollout(event, await resolve_body(event, self._blobs)).trajectory
         except NotFound as error:
             log.warning("the source at rollouts/%s is gone, so nothing is derived from it: %s", handle, error)
             return Void(Skip.GONE, error.message)

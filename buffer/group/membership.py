@@ -90,12 +90,8 @@ class Group:
 
     # records, in the order of `rollouts`
 
-    def admit(self, slot: Slot, record: Record) -> Disposition:
+    def admit(self, shape: Shape, index: int, record: Record) -> Disposition:
         """Fold a good record. Raises Rejected(group-size, origin or conflict): then nothing changed."""
-        return self.admit_as(Shape.of(slot), slot.member, record)
-
-    def admit_as(self, shape: Shape, index: int, record: Record) -> Disposition:
-        """`admit` for a slot that is known by its shape and member alone."""
         if self.shape is not None:
             self.shape.check(shape)
         member = self.members.get(index) or Member()
@@ -110,13 +106,9 @@ class Group:
         member.record = record
         return Disposition.TAKEN
 
-    def reject(self, slot: Slot, rejected: Rejected) -> bool:
-        """Fold a bad record whose headers could be read; True if its slot ends as failed(rejected) by it
+    def reject(self, shape: Shape, index: int, attempt: int) -> bool:
+        """Fold a record whose value is bad (`Rejected.resolves`); True if its slot ends as failed(rejected) by it
         (design/groups#resolution)."""
-        return rejected.resolves and self.reject_as(Shape.of(slot), slot.member, slot.attempt)
-
-    def reject_as(self, shape: Shape, index: int, attempt: int) -> bool:
-        """`reject` for a slot that is known by its shape, member and attempt, whose reason lies in the value."""
         member = self.members.get(index) or Member()
         if attempt <= member.attempt or (self.shape is not None and self.shape != shape):
             return False
@@ -130,14 +122,8 @@ class Group:
         member = self.member(index)
         member.spoiled = max(member.spoiled, attempt)
 
-    def annotate(self, slot: Slot, event_id: str, facts: Mapping[str, Any]) -> Disposition:
+    def annotate(self, size: int, index: int, attempt: int, event_id: str, facts: Mapping[str, Any]) -> Disposition:
         """Fold late facts about an attempt: the newest wins per key. Raises Rejected(group-size)."""
-        return self.annotate_as(slot.group_size, slot.member, slot.attempt, event_id, facts)
-
-    def annotate_as(
-        self, size: int, index: int, attempt: int, event_id: str, facts: Mapping[str, Any]
-    ) -> Disposition:  # fmt: skip
-        """`annotate` for a slot that is known by these numbers."""
         self._check_size(size)
         member = self.member(index)
         if member.seen and attempt < max(member.seen):

@@ -153,7 +153,7 @@ class Fold:
             row.attempt, row.status, row.handle(self.partition), row.digest, row.timestamp, row.reward, row.oldest,
             row.newest, row.sampled,
         )  # fmt: skip
-        disposition = group.admit_as(shape_of(row), row.member, record)
+        disposition = group.admit(shape_of(row), row.member, record)
         if disposition is Disposition.DUPLICATE:
             return disposition
         (closed or self.groups[row.group]).kin.learn(row)
@@ -169,7 +169,7 @@ class Fold:
         closed = self.closed.get(row.group)
         entry = closed or self.groups.get(row.group) or OpenGroup(Group(row.group), self.partition)
         group = entry.group(row.group) if isinstance(entry, ClosedGroup) else entry.group
-        if not group.reject_as(shape_of(row), row.member, row.attempt):
+        if not group.reject(shape_of(row), row.member, row.attempt):
             return Disposition.DUPLICATE
         entry.kin.learn(row)
         self.pool.supersede(row.group, row.member, row.attempt)
@@ -194,7 +194,7 @@ class Fold:
         closed = self.closed.get(row.group)
         group = closed.group(row.group) if closed else self._open(row.group).group
         facts = {"reward": row.reward} if row.says_reward else {}
-        disposition = group.annotate_as(row.group_size, row.member, row.attempt, row.id, facts)
+        disposition = group.annotate(row.group_size, row.member, row.attempt, row.id, facts)
         if closed:
             closed.keep(group)
             if row.attempt in group.member(row.member).seen:  # of which nothing is kept any more

@@ -25,6 +25,7 @@ from rolloutlog.buffer.index.rows import (
     row_event,
 )
 from rolloutlog.buffer.sources.eligibility import eligibility_of
+from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.group_events import MemberExpired, read_group_event
 from rolloutlog.contract.events.rollouts import (
@@ -46,13 +47,6 @@ MAX_ROW = 40 * 1024
 """Bytes of a row that isn't a rollout's: below the least limit that a topic may have."""
 
 
-class Body(NamedTuple):
-    """What a claim stands for."""
-
-    value: bytes
-    content_type: str
-
-
 class Found(NamedTuple):
     """The row of an event; `fault` says why nothing can be derived from the sound record that it describes."""
 
@@ -60,11 +54,9 @@ class Found(NamedTuple):
     fault: str | None = None
 
 
-def row_of(event: Event, partitions: int, body: Body | Rejected | None = None) -> Found:
-    """The row of an event. `body` is what its claim stands for, or why that can't be had. Raises Rejected."""
+def row_of(event: Event, partitions: int, body: Resolved | None = None) -> Found:
+    """The row of an event, from its body; None: the one that it carries. Raises Rejected."""
     kind = read_headers(event, partitions)
-    if isinstance(body, Rejected):
-        raise body
     if kind in STATUS_OF:
         return _rollout(event, body)
     return Found(_seed(event, body) if kind is EventType.SEED_EMITTED else _READERS[kind](event))
@@ -98,16 +90,16 @@ def rejected_row(event: Event, rejected: Rejected) -> RolloutRow | None:
     )  # fmt: skip
 
 
-def _rollout(event: Event, body: Body | None) -> Found:
-    rollout = read_rollout(event, *(body or (None, None)))
+def _rollout(event: Event, body: Resolved | None) -> Found:
+    body = body_of(event, body)
+    rollout = read_rollout(event, body)
     slot, trajectory = rollout.slot, rollout.trajectory
     fit = eligibility_of(rollout)
-    raw = (event.value or b"") if body is None else body.value
     oldest, newest = trajectory.policy_span or (None, None)
     row = RolloutRow(
         offset=event.offset, size=event.handle.size, timestamp=event.timestamp, group=slot.group,
         group_size=slot.group_size, needed=slot.needed, member=slot.member, attempt=slot.attempt, status=rollout.status,
-        kind=slot.kind, digest=event.headers.digest or digest_of(raw), reward=trajectory.reward,
+        kind=slot.kind, digest=event.headers.digest or digest_of(body.value), reward=trajectory.reward,
         tokens=len(trajectory.token_ids), sampled=trajectory.response_tokens, turns=sum(trajectory.sampled_nodes),
         oldest=oldest, newest=newest, origin=slot.origin_seed, origin_offset=slot.origin_offset, source=slot.trace,
         env=slot.env, derivation=slot.derivation, depth=slot.depth or 0,
@@ -144,8 +136,8 @@ def _cancel(event: Event) -> CancelRow:
     return CancelRow(event.offset, cancelled_id(group, members, said.reason), group, size, members, said.reason[:100])
 
 
-def _seed(event: Event, body: Body | None) -> SeedRow:
-    seed = read_seed(event, None if body is None else body.value)
+def _seed(event: Event, body: Resolved | None) -> SeedRow:
+    seed = read_seed(event, body)
     bare = seed.model_copy(update={"task": None, "messages": None})
     return SeedRow(event.offset, id_of(seed.group, seed.id), seed.group, bare)
 

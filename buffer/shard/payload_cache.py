@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.trajectory import Trajectory
 
@@ -17,18 +18,18 @@ class PayloadCache:
     """Checked values by their offset on `rollouts`."""
 
     capacity: int
-    held: dict[int, tuple[bytes, str]] = field(default_factory=dict[int, tuple[bytes, str]])
+    held: dict[int, Body] = field(default_factory=dict[int, Body])
     size: int = 0
 
-    def put(self, offset: int, body: bytes, content_type: str) -> None:
+    def put(self, offset: int, body: Body) -> None:
         """Keep a value that was checked."""
-        if offset in self.held or len(body) > self.capacity:
+        if offset in self.held or len(body.value) > self.capacity:
             return
-        self.held[offset] = (body, content_type)
-        self.size += len(body)
+        self.held[offset] = body
+        self.size += len(body.value)
         while self.size > self.capacity:
             oldest = next(iter(self.held))
-            self.size -= len(self.held.pop(oldest)[0])
+            self.size -= len(self.held.pop(oldest).value)
 
     def get(self, offset: int) -> Trajectory | None:
         """The trajectory at that offset, if its value is here."""

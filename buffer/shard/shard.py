@@ -30,7 +30,7 @@ from rolloutlog.buffer.index.rows import CancelRow, Row, SeedRow, StateRow, Take
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.indexing import Body, Found, rejected_row, row_of, written
+from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, written
 from rolloutlog.buffer.shard.leases import Leases
 from rolloutlog.buffer.shard.lineage import member_seed
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
@@ -38,6 +38,7 @@ from rolloutlog.buffer.shard.re_emission import due_retries, members_lost_with
 from rolloutlog.buffer.shard.rendering import Void, emitted, rendered
 from rolloutlog.buffer.shard.wanted import Wanted
 from rolloutlog.buffer.sources.candidates import Candidate
+from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.dead_letters import derivation_rejected_event, rejected_event
 from rolloutlog.contract.events.event import Event, Outgoing, cancelled_event
 from rolloutlog.contract.events.seeds import Seed, seed_cancelled_event, seed_event
@@ -46,7 +47,6 @@ from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import HOSTILE, Rejected
 
 OUT_OF_ATTEMPTS = "attempts"
@@ -100,11 +100,8 @@ class Shard:
             self.wanted.last = row
         self.fold.placed(row, offset)
 
-    def read(self, event: Event, body: Body | Rejected | None = None, *, now: int, clock: float) -> None:
-        """Fold one event; bad ones become dead letters.
-
-        `body` is what its claim stands for, or why that can't be had.
-        """
+    def read(self, event: Event, body: Resolved | None = None, *, now: int, clock: float) -> None:
+        """Fold one event, from its body (None: the one that it carries); bad ones become dead letters."""
         try:
             found = row_of(event, self.settings.topics.partitions, body)
             self._fold(found, event, body, now, clock)
@@ -113,7 +110,7 @@ class Shard:
         self.fold.passed(event.topic, event.offset + 1)
         self.is_dirty = True
 
-    def _fold(self, found: Found, event: Event, body: Body | Rejected | None, now: int, clock: float) -> None:
+    def _fold(self, found: Found, event: Event, body: Resolved | None, now: int, clock: float) -> None:
         row = self._marked_late(found.row) if isinstance(found.row, RolloutRow) else found.row
         made = self._written(row, now)
         disposition = self.fold.apply(row)
@@ -126,8 +123,7 @@ class Shard:
         if isinstance(row, RolloutRow) and found.fault is not None:
             self._reject_derivation(row, found.fault, None, now)
         if isinstance(row, RolloutRow) and row.offset in self.fold.pool.sources:
-            carried = (event.value or b"", event.headers.require(Headers.content_type))
-            self.cache.put(row.offset, *(body if isinstance(body, Body) else carried))
+            self.cache.put(row.offset, body_of(event, body))
 
     def _reject(self, event: Event, rejected: Rejected, now: int) -> None:
         self.dead_letters.append(rejected_event(event, rejected, source=self.source, now=now))

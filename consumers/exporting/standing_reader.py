@@ -23,7 +23,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, Status
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.formats.writers.standing import Standing, step_of
-from rolloutlog.kafka.blobs.blob_store import BlobStore, claimed_body
+from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.reading import read_to_end
@@ -112,8 +112,7 @@ class PartitionReader:
         return Standing(event, await self._rollout(event), notes, member[0] in self._ordered)
 
     async def _rollout(self, event: Event) -> Rollout:
-        body, content_type = await claimed_body(event, self.blobs)
-        return read_rollout(event, body, content_type)
+        return read_rollout(event, await resolve_body(event, self.blobs))
 
 
 def _ordered(places: Mapping[Member, _Place]) -> set[str]:

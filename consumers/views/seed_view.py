@@ -12,9 +12,9 @@ from contextlib import aclosing
 from typing import Any
 
 from rolloutlog.buffer.shard.rendering import rendered
-from rolloutlog.consumers.bodies import body_of
 from rolloutlog.consumers.views.shard_view import shard_views
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.events.body import body_of
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Draw, Seed
 from rolloutlog.contract.events.validation import read_rollout
@@ -25,7 +25,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.kafka.blobs.blob_store import BlobStore, store_of
+from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of
 from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.reading import read_to_end
@@ -108,11 +108,8 @@ def _policy(text: str) -> Policy | None:
 
 async def _trajectory(event: Event, blobs: BlobStore | None) -> Trajectory | None:
     """The payload of a candidate; None where it can't be had, which the shard finds out when it draws it."""
-    body = await body_of(event, blobs)
-    if isinstance(body, Rejected):
-        return None
     try:
-        return (read_rollout(event) if body is None else read_rollout(event, *body)).trajectory
+        return read_rollout(event, await resolve_body(event, blobs)).trajectory
     except Rejected:
         return None
 
@@ -120,11 +117,7 @@ async def _trajectory(event: Event, blobs: BlobStore | None) -> Trajectory | Non
 async def _seed(event: Event, blobs: BlobStore | None) -> Seed | None:
     if event.headers.raw.get("ce_type") != EventType.SEED_EMITTED.encode():
         return None
-    body = await body_of(event, blobs)
-    if isinstance(body, Rejected):
-        return None
-    value = event.value if body is None else body.value
     try:
-        return Seed.decode(value or b"")
+        return Seed.decode(body_of(event, await resolve_body(event, blobs)).value)
     except ValueError:
         return None

@@ -11,11 +11,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from rolloutlog.buffer.shard.shard import Shard
-from rolloutlog.consumers.bodies import body_of
 from rolloutlog.consumers.restoring import restore
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.kafka.blobs.blob_store import BlobStore, store_of
+from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.loop.index_reader import read_index
 from rolloutlog.kafka.read.ends import ends_of
@@ -44,4 +43,4 @@ async def _read_on(connection: Connection, shard: Shard, topic: Topic, partition
     async with aclosing(read_to_end(connection, topic, partition, start, allow_open=True)) as batches:
         async for events in batches:
             for event in events:
-                shard.read(event, await body_of(event, blobs), now=now, clock=CLOCK)
+                shard.read(event, await resolve_body(event, blobs), now=now, clock=CLOCK)

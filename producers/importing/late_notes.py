@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rolloutlog.contract.events.event import Event, Outgoing, annotation_event
+from rolloutlog.contract.events.body import body_of
+from rolloutlog.contract.events.event import Outgoing, annotation_event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.slot import Slot
@@ -20,7 +21,7 @@ from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.formats.foreign.era import Era
 from rolloutlog.formats.foreign.normal import Normal
 from rolloutlog.formats.foreign.recorded import TraceIdentity
-from rolloutlog.kafka.blobs.blob_store import BlobStore, claimed_body
+from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.producers.importing.files.lines import Line
@@ -64,7 +65,7 @@ class LateNotes:
             return []
         event = await self.payloads.read(Handle(*rollout.at))
         try:
-            body = await self._body(event)
+            body = body_of(event, await resolve_body(event, self.blobs)).value
             traces = _traces(value.decode(body).record)
         except Rejected as error:  # every reader has rejected the record as well
             log.warning("rollouts/%s gets no note of its updates: %s", event.handle, error)
@@ -79,10 +80,6 @@ class LateNotes:
             return []
         counts.annotations += 1
         return [note]
-
-    async def _body(self, event: Event) -> bytes:
-        claimed, _ = await claimed_body(event, self.blobs)
-        return claimed or event.value or b""
 
 
 def update_at(trace: str, line: Line, span: FileSpan) -> UpdateAt:

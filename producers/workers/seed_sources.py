@@ -15,15 +15,14 @@ from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.record.trajectory import Trajectory
-from rolloutlog.kafka.blobs.blob_store import claimed_body
+from rolloutlog.kafka.blobs.blob_store import resolve_body
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.producers.open_run import OpenRun
 
 
 async def seed_of(event: Event, run: OpenRun) -> Seed:
     """The seed of a `seed.emitted`. Raises Rejected, BlobUnavailable."""
-    body, _ = await claimed_body(event, run.blobs)
-    return read_seed(event, body)
+    return read_seed(event, await resolve_body(event, run.blobs))
 
 
 class Prefixes:
@@ -38,8 +37,7 @@ class Prefixes:
             return None
         event = await self._payloads.read(Handle.parse(seed.prefix))
         read_headers(event, self._run.partitions)
-        body, body_type = await claimed_body(event, self._run.blobs)
-        return read_rollout(event, body, body_type).trajectory
+        return read_rollout(event, await resolve_body(event, self._run.blobs)).trajectory
 
 
 class Origins:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rolloutlog.buffer.shard.indexing import Body
 from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.contract.events.body import Body, Resolved
 from rolloutlog.contract.events.dead_letters import rejected_event
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.ids import digest_of
@@ -19,7 +19,7 @@ from tests.cases.bad_inputs import BAD_INPUTS, BAD_MEMBER, BadInput
 SETTINGS = settings_of(topics={"partitions": 6}, buffer={"ratio": 0.0})
 
 
-def body_of(row: BadInput, event: Event) -> Body | Rejected | None:
+def body_of(row: BadInput, event: Event) -> Resolved | None:
     """What the service hands over for a claim, from the row's blobs."""
     if row.found_in != "claim" or b"claim" not in event.headers.raw["content-type"]:
         return None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolloutlog.buffer.group.member import MemberStatus, Record
-from rolloutlog.buffer.group.membership import Disposition, End, Group
+from rolloutlog.buffer.group.membership import Disposition, End, Group, Shape
 from rolloutlog.contract.events.seeds import Ask, Seed
 from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.handles import Handle
@@ -19,7 +19,6 @@ from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason, RunKind, SeedKind, Status
 
 SIZE = 3
-BAD_VALUE = Rejected(RejectReason.NOT_JSON, "not JSON")
 
 
 def slot(member: int = 0, attempt: int = 1, **facts: Any) -> Slot:
@@ -36,8 +35,20 @@ def record(
 def group_of(*members: int) -> Group:
     group = Group("g")
     for member in members:
-        group.admit(slot(member), record(offset=member))
+        admit(group, slot(member), record(offset=member))
     return group
+
+
+def admit(group: Group, slot: Slot, record: Record) -> Disposition:
+    return group.admit(Shape.of(slot), slot.member, record)
+
+
+def reject(group: Group, slot: Slot) -> bool:
+    return group.reject(Shape.of(slot), slot.member, slot.attempt)
+
+
+def annotate(group: Group, slot: Slot, event_id: str, facts: dict[str, Any]) -> Disposition:
+    return group.annotate(slot.group_size, slot.member, slot.attempt, event_id, facts)
 
 
 def refused(call: Callable[[], object]) -> RejectReason:
@@ -49,23 +60,23 @@ def refused(call: Callable[[], object]) -> RejectReason:
 class TestAttempts:
     def test_a_higher_attempt_supersedes_and_a_lower_one_that_comes_late_does_not_stand(self) -> None:
         group = Group("g")
-        assert group.admit(slot(attempt=2), record(2)) is Disposition.TAKEN
-        assert group.admit(slot(attempt=1), record(1)) is Disposition.SUPERSEDED
-        assert group.admit(slot(attempt=3), record(3, Status.FAILED)) is Disposition.TAKEN
+        assert admit(group, slot(attempt=2), record(2)) is Disposition.TAKEN
+        assert admit(group, slot(attempt=1), record(1)) is Disposition.SUPERSEDED
+        assert admit(group, slot(attempt=3), record(3, Status.FAILED)) is Disposition.TAKEN
         assert group.status(0) is MemberStatus.FAILED
 
     def test_the_same_attempt_twice_equal_is_ignored_and_different_is_a_conflict(self) -> None:
         group = group_of(0)
         before = copy.deepcopy(group)
-        assert group.admit(slot(), record(offset=9)) is Disposition.DUPLICATE
-        assert refused(lambda: group.admit(slot(), record(offset=9, digest="other"))) is RejectReason.CONFLICT
-        assert refused(lambda: group.admit(slot(), record(status=Status.ABORTED))) is RejectReason.CONFLICT
+        assert admit(group, slot(), record(offset=9)) is Disposition.DUPLICATE
+        assert refused(lambda: admit(group, slot(), record(offset=9, digest="other"))) is RejectReason.CONFLICT
+        assert refused(lambda: admit(group, slot(), record(status=Status.ABORTED))) is RejectReason.CONFLICT
         assert group == before
 
     def test_a_superseded_attempt_that_is_repeated_is_a_duplicate_not_a_lower_attempt(self) -> None:
         group = group_of(0)
-        group.admit(slot(attempt=2), record(2))
-        assert group.admit(slot(), record()) is Disposition.DUPLICATE
+        admit(group, slot(attempt=2), record(2))
+        assert admit(group, slot(), record()) is Disposition.DUPLICATE
 
     def test_the_next_attempt_is_one_above_everything_seen(self) -> None:
         group = group_of(0)
@@ -92,48 +103,42 @@ class TestOneOrigin:
     ) -> None:
         group = group_of(0)
         before = copy.deepcopy(group)
-        assert refused(lambda: group.admit(slot(1, **facts), record())) is reason
+        assert refused(lambda: admit(group, slot(1, **facts), record())) is reason
         assert group == before
 
     def test_imported_members_have_no_origin(self) -> None:
         group = Group("g")
         for member in range(SIZE):
-            group.admit(slot(member, origin_seed=None), record())
+            admit(group, slot(member, origin_seed=None), record())
         assert group.resolved
         assert group.origin is None
 
     def test_a_bad_record_fixes_nothing_and_a_foreign_one_resolves_nothing(self) -> None:
         group = Group("g")
-        assert group.reject(slot(0, origin_seed="other"), BAD_VALUE)
-        assert group.admit(slot(1), record()) is Disposition.TAKEN
-        assert not group.reject(slot(2, origin_seed="other"), BAD_VALUE)
+        assert reject(group, slot(0, origin_seed="other"))
+        assert admit(group, slot(1), record()) is Disposition.TAKEN
+        assert not reject(group, slot(2, origin_seed="other"))
         assert group.status(2) is MemberStatus.OPEN
 
 
 class TestRejectedSlots:
     def test_a_bad_value_resolves_its_slot(self) -> None:
         group = group_of(0, 1)
-        assert group.reject(slot(2), BAD_VALUE)
+        assert reject(group, slot(2))
         assert group.status(2) is MemberStatus.FAILED
         assert group.resolved
 
-    @pytest.mark.parametrize("reason", [RejectReason.ORIGIN, RejectReason.CONFLICT, RejectReason.SCHEMA_NEWER])
-    def test_a_reason_found_in_headers_resolves_nothing(self, reason: RejectReason) -> None:
-        group = group_of(0, 1)
-        assert not group.reject(slot(2), Rejected(reason, ""))
-        assert group.status(2) is MemberStatus.OPEN
-
     def test_a_good_record_of_the_same_attempt_replaces_it(self) -> None:
         group = Group("g")
-        group.reject(slot(), BAD_VALUE)
-        assert group.admit(slot(), record()) is Disposition.TAKEN
+        reject(group, slot())
+        assert admit(group, slot(), record()) is Disposition.TAKEN
         assert group.status(0) is MemberStatus.COMPLETED
 
     def test_a_good_record_of_that_or_a_higher_attempt_is_not_undone(self) -> None:
         group = Group("g")
-        group.admit(slot(attempt=2), record(2))
-        assert not group.reject(slot(attempt=1), BAD_VALUE)
-        assert not group.reject(slot(attempt=2), BAD_VALUE)
+        admit(group, slot(attempt=2), record(2))
+        assert not reject(group, slot(attempt=1))
+        assert not reject(group, slot(attempt=2))
         assert group.status(0) is MemberStatus.COMPLETED
 
     def test_a_payload_that_fails_when_drawn_becomes_failed(self) -> None:
@@ -145,42 +150,42 @@ class TestRejectedSlots:
 class TestResolution:
     def test_aborted_leaves_a_member_open(self) -> None:
         group = group_of(0, 1)
-        group.admit(slot(2), record(status=Status.ABORTED))
+        admit(group, slot(2), record(status=Status.ABORTED))
         assert group.status(2) is MemberStatus.ABORTED
         assert group.open_members == [2]
 
     def test_completed_without_a_reward_is_pending_until_an_annotation_brings_it(self) -> None:
         group = group_of(0, 1)
-        group.admit(slot(2), record(reward=None))
+        admit(group, slot(2), record(reward=None))
         assert group.status(2) is MemberStatus.COMPLETED
         assert not group.resolved
-        group.annotate(slot(2), "a", {"reward": 0.5})
+        annotate(group, slot(2), "a", {"reward": 0.5})
         assert group.resolved
         assert group.member(2).reward == 0.5
 
     def test_the_newest_annotation_wins_per_key_and_a_repeated_one_says_nothing(self) -> None:
         group = group_of(0)
-        group.annotate(slot(), "a", {"reward": 0.1, "x": 1})
-        group.annotate(slot(), "b", {"reward": 0.2})
-        assert group.annotate(slot(), "a", {"reward": 0.1, "x": 1}) is Disposition.DUPLICATE
+        annotate(group, slot(), "a", {"reward": 0.1, "x": 1})
+        annotate(group, slot(), "b", {"reward": 0.2})
+        assert annotate(group, slot(), "a", {"reward": 0.1, "x": 1}) is Disposition.DUPLICATE
         assert group.member(0).facts == {"reward": 0.2, "x": 1}
 
     def test_an_annotation_speaks_of_one_attempt(self) -> None:
         group = Group("g")
-        group.annotate(slot(attempt=2), "a", {"reward": 0.5})
-        group.admit(slot(attempt=1), record(1, reward=None))
+        annotate(group, slot(attempt=2), "a", {"reward": 0.5})
+        admit(group, slot(attempt=1), record(1, reward=None))
         assert group.member(0).reward is None
-        group.admit(slot(attempt=2), record(2, reward=None))
+        admit(group, slot(attempt=2), record(2, reward=None))
         assert group.member(0).reward == 0.5
-        assert group.annotate(slot(attempt=1), "b", {"reward": 9.0}) is Disposition.SUPERSEDED
+        assert annotate(group, slot(attempt=1), "b", {"reward": 9.0}) is Disposition.SUPERSEDED
 
     def test_cancelled_members_resolve_unless_they_complete_all_the_same(self) -> None:
         group = group_of(0)
         group.cancel(SIZE, [0, 1, 2])
         assert [group.status(member) for member in range(SIZE)] == ["completed", "cancelled", "cancelled"]
-        group.admit(slot(1), record(status=Status.ABORTED))
+        admit(group, slot(1), record(status=Status.ABORTED))
         assert group.status(1) is MemberStatus.CANCELLED
-        group.admit(slot(2), record())
+        admit(group, slot(2), record())
         assert group.status(2) is MemberStatus.COMPLETED
         assert group.resolved
 
@@ -194,7 +199,7 @@ class TestResolution:
         group.expire(1, 1)
         assert group.status(1) is MemberStatus.OPEN
         assert group.complete_members == [0, 2]
-        group.admit(slot(1, attempt=2), record(2, offset=7))
+        admit(group, slot(1, attempt=2), record(2, offset=7))
         assert group.complete_members == [0, 2, 1]
         group.expire(1, 2)
         group.cancel(SIZE, [1])
@@ -221,15 +226,15 @@ def steps_on_rollouts() -> st.SearchStrategy[list[Step]]:
     """Facts in the order of `rollouts`; sizes, origins and digests may clash."""
     members, attempts = st.integers(0, SIZE - 1), st.integers(1, 3)
     good = st.builds(
-        lambda m, a, status, digest, origin, reward: lambda g: g.admit(
+        lambda m, a, status, digest, origin, reward: lambda g: admit(g,
             slot(m, a, origin_seed=origin), record(a, status, 10 * a + m, reward, digest)
         ),
         members, attempts, st.sampled_from(Status), st.sampled_from("de"), st.sampled_from(["s", "s", "s", "t"]),
         st.sampled_from([None, 1.0]),
     )  # fmt: skip
-    bad = st.builds(lambda m, a: lambda g: g.reject(slot(m, a), BAD_VALUE), members, attempts)
+    bad = st.builds(lambda m, a: lambda g: reject(g, slot(m, a)), members, attempts)
     note = st.builds(
-        lambda m, a, r: lambda g: g.annotate(slot(m, a), str(r), {"reward": r}), members, attempts, st.floats(0, 1)
+        lambda m, a, r: lambda g: annotate(g, slot(m, a), str(r), {"reward": r}), members, attempts, st.floats(0, 1)
     )
     cancel = st.builds(lambda ms: lambda g: g.cancel(SIZE, ms), st.sets(members))
     return st.lists(st.one_of(good, good, bad, note, cancel), max_size=12)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.events.validation import is_claim, read_headers, read_rollout
+from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
 
@@ -25,5 +26,5 @@ def reason_of(read: Callable[[], object]) -> RejectReason | None:
 def read_alone(event: Event, partitions: int | None = 6) -> None:
     """What headers and value say by themselves; a claimed body isn't looked at. Raises Rejected."""
     read_headers(event, partitions)
-    if not is_claim(event):
+    if not Body.of(event).is_claim:
         read_rollout(event)

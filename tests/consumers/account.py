@@ -14,17 +14,15 @@ import orjson
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow, decode
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.indexing import Body
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.buffer.sources.draws import pick
 from rolloutlog.buffer.sources.screening import CandidateKey, key_of
-from rolloutlog.consumers.bodies import body_of
+from rolloutlog.contract.events.body import Resolved
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Draw, Seed
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.kafka.blobs.blob_store import BlobStore
+from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.reading import read_to_end
 
@@ -38,7 +36,7 @@ class PartitionAccount:
     partition: int
     settings: Settings
     events: dict[Topic, list[Event]] = field(default_factory=dict[Topic, list[Event]])
-    bodies: dict[int, Body | Rejected | None] = field(default_factory=dict[int, "Body | Rejected | None"])
+    bodies: dict[int, Resolved] = field(default_factory=dict[int, Resolved])
     """What claims on `rollouts` stand for, by offset."""
 
     @property
@@ -140,7 +138,7 @@ async def read_account(
                 event async for batch in read_to_end(connection, topic, partition) for event in batch
             ]
         for event in account.events[Topic.ROLLOUTS]:
-            account.bodies[event.offset] = await body_of(event, blobs)
+            account.bodies[event.offset] = await resolve_body(event, blobs)
         accounts.append(account)
     return accounts
 

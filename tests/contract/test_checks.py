@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.events.event import Outgoing, annotation_event, cancelled_event, rollout_event, taken_event
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
 from rolloutlog.contract.events.seeds import Seed, seed_cancelled_event, seed_event
@@ -118,9 +119,9 @@ def test_a_claims_body_is_read_in_place_of_the_value_and_its_digest_checked() ->
     rollout = sound("g")
     body = value.encode(rollout.trajectory)
     claiming = replace(Raw.of(rollout).but({"content_type": b"application/x"}), value=b"{}").event()
-    assert read_rollout(claiming, body, value.SAFETENSORS) == rollout
+    assert read_rollout(claiming, Body(body, value.SAFETENSORS)) == rollout
     with pytest.raises(Rejected) as rejected:
-        read_rollout(claiming, body[:-1] + b"?", value.SAFETENSORS)
+        read_rollout(claiming, Body(body[:-1] + b"?", value.SAFETENSORS))
     assert rejected.value.reason is RejectReason.DIGEST
 
 

@@ -10,6 +10,7 @@ import pytest
 from fsspec import url_to_fs
 
 from rolloutlog.contract.errors import BlobUnavailable, RecordTooLarge
+from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.ids import digest_of
@@ -17,7 +18,7 @@ from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.claims import CLAIM, Claim
 from rolloutlog.contract.wire.headers import Headers
-from rolloutlog.kafka.blobs.blob_store import BlobStore, claimed_body
+from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.write.fitting import fitted
 
@@ -110,10 +111,10 @@ def test_a_record_one_byte_above_the_limit_becomes_a_claim(tmp_path: Path) -> No
         assert headers.content_type == CLAIM
         assert headers.digest == digest_of(above.value)
         event = Event(Topic.ROLLOUTS, 0, 0, 0, claimed.key, headers, claimed.value)
-        assert await claimed_body(event, store) == (above.value, TYPE)
-        with pytest.raises(Rejected) as rejected:
-            await claimed_body(event, None)
-        assert rejected.value.reason is RejectReason.CLAIM_MISSING, "a run without a store stops for no claim"
+        assert await resolve_body(event, store) == Body(above.value, TYPE)
+        rejected = await resolve_body(event, None)
+        assert isinstance(rejected, Rejected)
+        assert rejected.reason is RejectReason.CLAIM_MISSING, "a run without a store stops for no claim"
 
     asyncio.run(body())
 
@@ -121,5 +122,4 @@ def test_a_record_one_byte_above_the_limit_becomes_a_claim(tmp_path: Path) -> No
 @pytest.mark.parametrize("value", [None, b"", b"[]", b'{"url": 1}', b"\xff"])
 def test_a_malformed_claim_is_rejected(value: bytes | None) -> None:
     event = Event(Topic.ROLLOUTS, 0, 0, 0, b"k", Headers([("content-type", CLAIM.encode())]), value)
-    with pytest.raises(Rejected):
-        asyncio.run(claimed_body(event, None))
+    assert isinstance(asyncio.run(resolve_body(event, None)), Rejected)

@@ -17,9 +17,10 @@ from rolloutlog.contract.errors import (
     TopicMismatch,
     TopicMissing,
 )
+from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled
-from rolloutlog.contract.events.validation import is_claim, read_headers, read_rollout
+from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -113,12 +114,12 @@ def test_a_large_body_goes_to_the_blob_store_and_its_event_carries_the_claim(
             published = await producer.publish(rollout)
             (event,) = await everything(settings)
             assert published.handle == event.handle
-            assert is_claim(event)
+            assert Body.of(event).is_claim
             claim = Claim.decode(event.value or b"")
             assert producer.run.blobs is not None
             stored = await producer.run.blobs.get(claim)
         assert event.headers.digest == claim.digest
-        assert read_rollout(event, stored, claim.content_type).trajectory == rollout.trajectory
+        assert read_rollout(event, Body(stored, claim.content_type)).trajectory == rollout.trajectory
 
     asyncio.run(body())
 

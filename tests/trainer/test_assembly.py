@@ -9,13 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolloutlog.buffer.group.member import MemberStatus
+from rolloutlog.buffer.group.membership import Group
+from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.events.event import taken_event
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.record.value import SAFETENSORS
-from rolloutlog.contract.vocabulary import RunKind, Status
+from rolloutlog.contract.vocabulary import RejectReason, RunKind, Status
 from rolloutlog.contract.wire.claims import CLAIM, Claim
+from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.dispatch.decision import Ready, Waiting
 from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, fact_of
 from tests.cases.bad_inputs import BAD_INPUTS, BadInput
 from tests.cases.raw import Raw
@@ -139,10 +144,10 @@ def test_a_claim_is_read_from_its_body() -> None:
     body = raw.value or b""
     claim = Claim(url="file:///x", size=len(body), digest=digest_of(body), content_type=SAFETENSORS)
     event = replace(raw.but({"content_type": CLAIM.encode()}), value=claim.encode()).event(1)
-    fact = fact_of(event, 1, body, claim.content_type)
+    fact = fact_of(event, 1, Body(body, claim.content_type))
     assert isinstance(fact, Arrived)
-    assert fact.payload.body == body
-    assert isinstance(fact_of(event, 1, body[:-1] + b"?", claim.content_type), Bad)
+    assert fact.payload.body == Body(body, claim.content_type)
+    assert isinstance(fact_of(event, 1, Body(body[:-1] + b"?", claim.content_type)), Bad)
 
 
 GOOD = Raw.of(rollout(0))
@@ -163,6 +168,15 @@ def test_arbitrary_headers_and_values_never_crash_the_fold(
     if assembly.wants(event):
         assembly.fold(event, fact_of(event, 1))
         assert assembly.next_offset == 1
+
+
+@pytest.mark.parametrize("reason", [RejectReason.ORIGIN, RejectReason.CONFLICT, RejectReason.SCHEMA_NEWER])
+def test_a_reason_found_in_headers_resolves_nothing(reason: RejectReason) -> None:
+    pending = PendingGroup(Group("g"), 0, 0, 0)
+    pending.reject(rollout(0).slot, Rejected(reason, ""))
+    assert pending.group.status(0) is MemberStatus.OPEN
+    pending.reject(rollout(0).slot, Rejected(RejectReason.NOT_JSON, ""))
+    assert pending.group.status(0) is MemberStatus.FAILED
 
 
 def test_a_cancelled_member_of_an_eval_group_is_none_of_ours() -> None:

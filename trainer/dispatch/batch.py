@@ -83,7 +83,7 @@ class Batch:
 
 def decoded(payload: Payload) -> Rollout:
     """The rollout of a payload that was checked when it was folded."""
-    return Rollout(payload.slot, value.decode(payload.body, payload.content_type))
+    return Rollout(payload.slot, value.decode(*payload.body))
 
 
 def drawn(pick: Pick) -> DrawnGroup:

@@ -79,7 +79,7 @@ class Assembly:
             case Bad(slot, rejected):
                 pending.reject(slot, rejected)
             case Annotated(slot, event_id, facts):
-                pending.group.annotate(slot, event_id, facts)
+                pending.group.annotate(slot.group_size, slot.member, slot.attempt, event_id, facts)
             case CancelledMembers(_, size, members):
                 pending.group.cancel(size, members)
         self.groups[pending.id] = pending

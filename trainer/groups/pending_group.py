@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.group.member import Record
-from rolloutlog.buffer.group.membership import Disposition, Group
+from rolloutlog.buffer.group.membership import Disposition, Group, Shape
+from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import Status
@@ -19,11 +20,10 @@ from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 @dataclass(slots=True, frozen=True)
 class Payload:
-    """The bytes of a standing record (the body, where its event is a claim), to be decoded when it is drawn."""
+    """The body of a standing record, to be decoded when it is drawn."""
 
     slot: Slot
-    body: bytes
-    content_type: str
+    body: Body
 
 
 @dataclass(slots=True)
@@ -53,12 +53,12 @@ class PendingGroup:
     @property
     def payload_bytes(self) -> int:
         """Bytes of payloads in memory."""
-        return sum(len(payload.body) for payload in self.payloads.values())
+        return sum(len(payload.body.value) for payload in self.payloads.values())
 
     def admit(self, record: Record, rollout: Rollout, payload: Payload | None) -> Disposition:
         """Fold a good record. Raises Rejected, and then nothing changed."""
         slot = rollout.slot
-        disposition = self.group.admit(slot, record)
+        disposition = self.group.admit(Shape.of(slot), slot.member, record)
         if disposition is Disposition.TAKEN:
             self.forget(slot.member)
             if rollout.status is Status.COMPLETED and slot.attempt > self.group.member(slot.member).expired:
@@ -69,7 +69,7 @@ class PendingGroup:
 
     def reject(self, slot: Slot, rejected: Rejected) -> None:
         """Fold a bad record whose headers could be read."""
-        if self.group.reject(slot, rejected):
+        if rejected.resolves and self.group.reject(Shape.of(slot), slot.member, slot.attempt):
             self.forget(slot.member)
 
     def spoil(self, member: int, attempt: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rolloutlog.buffer.group.member import Record
+from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled
 from rolloutlog.contract.events.validation import read_headers, read_rollout
@@ -84,10 +85,10 @@ def is_rollout(event: Event) -> bool:
     return event.headers.raw.get(Headers.type.name, b"") in _ROLLOUTS
 
 
-def fact_of(event: Event, partitions: int, body: bytes | None = None, body_type: str | None = None) -> Fact | None:
-    """The fact in an event on `rollouts`; None for takes, eval rollouts and whatever its headers get rejected for.
+def fact_of(event: Event, partitions: int, body: Resolved | None = None) -> Fact | None:
+    """The fact in an event on `rollouts`, from its body (None: the one that it carries).
 
-    For a claim, `body` and `body_type` are what it stands for.
+    None for takes, eval rollouts and whatever its headers get rejected for.
     """
     try:
         kind = read_headers(event, partitions)
@@ -101,20 +102,20 @@ def fact_of(event: Event, partitions: int, body: bytes | None = None, body_type:
     except Rejected:
         return None
     try:
-        return arrived(event, read_rollout(event, body, body_type), body, body_type)
+        return arrived(event, body)
     except Rejected as rejected:
         return Bad(slot, rejected)
 
 
-def arrived(event: Event, rollout: Rollout, body: bytes | None = None, body_type: str | None = None) -> Arrived:
-    """The fact of a sound record."""
-    raw = (event.value or b"") if body is None else body
-    digest = event.headers.digest or digest_of(raw)
+def arrived(event: Event, body: Resolved | None = None) -> Arrived:
+    """The fact of a sound record. Raises Rejected."""
+    body = body_of(event, body)
+    rollout = read_rollout(event, body)
+    digest = event.headers.digest or digest_of(body.value)
     span = rollout.trajectory.policy_span or (None, None)
     reward, status = rollout.trajectory.reward, rollout.status
     record = Record(rollout.slot.attempt, status, event.handle, digest, event.timestamp, reward, *span)
-    kind = body_type or event.headers.require(Headers.content_type)
-    return Arrived(rollout, record, Payload(rollout.slot, raw, kind))
+    return Arrived(rollout, record, Payload(rollout.slot, body))
 
 
 def _annotated(event: Event) -> Annotated:

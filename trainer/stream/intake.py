@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 
 from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.events.validation import is_claim, read_headers
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.kafka.blobs.blob_store import BlobStore, claimed_body
+from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.read.reading import Tail
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, fact_of, is_rollout
@@ -104,14 +102,8 @@ class Intake:
             self.changed.add((event.partition, pending.id))
 
     async def _fact(self, event: Event) -> Fact | None:
-        body, body_type = None, None
-        if is_rollout(event) and is_claim(event):
-            try:
-                read_headers(event, self.partitions)
-                body, body_type = await claimed_body(event, self.blobs)
-            except Rejected as rejected:
-                return Bad(Slot.of(event.headers), rejected) if rejected.resolves else None
-        fact = fact_of(event, self.partitions, body, body_type)
+        body = await resolve_body(event, self.blobs) if is_rollout(event) else None
+        fact = fact_of(event, self.partitions, body)
         return await self._known(event, fact) if isinstance(fact, Arrived) else fact
 
     async def _known(self, event: Event, fact: Arrived) -> Fact:

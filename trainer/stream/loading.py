@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.kafka.blobs.blob_store import BlobStore, claimed_body
+from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.groups.pending_group import PendingGroup
@@ -42,8 +41,7 @@ async def load(picks: Iterable[Pick], payloads: PayloadReader, blobs: BlobStore 
             lost.append(Lost(pending, member, attempt, None, None))
             continue
         try:
-            body, body_type = await claimed_body(event, blobs)
-            pending.payloads[member] = arrived(event, read_rollout(event, body, body_type), body, body_type).payload
+            pending.payloads[member] = arrived(event, await resolve_body(event, blobs)).payload
         except Rejected as rejected:
             lost.append(Lost(pending, member, attempt, event, rejected))
     return lost

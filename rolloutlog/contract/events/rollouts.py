@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import CANCELLED, Seed
 from rolloutlog.contract.events.validation import check_digest, read_json
@@ -76,11 +77,9 @@ def _is_member(value: Any, size: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
 
 
-def read_seed(event: Event, body: bytes | None = None) -> Seed:
-    """A sound seed; `body` is what a claim stands for. Raises Rejected."""
-    raw = event.value if body is None else body
-    if raw is None:
-        raise Rejected(RejectReason.VALUE_NULL, "the value is null")
+def read_seed(event: Event, body: Resolved | None = None) -> Seed:
+    """A sound seed, from its body; None: the one that the event carries. Raises Rejected."""
+    raw = body_of(event, body).value
     check_digest(event.headers, digest_of(raw))
     try:
         seed = Seed.decode(raw)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.event import SCHEMA, Event
 from rolloutlog.contract.ids import attempt_id, digest_of
 from rolloutlog.contract.partitions import partition_of
@@ -21,7 +22,6 @@ from rolloutlog.contract.record.slot import Slot, check_slot
 from rolloutlog.contract.record.soundness import check_trajectory
 from rolloutlog.contract.topics import TOPICS
 from rolloutlog.contract.vocabulary import EventType, RejectReason
-from rolloutlog.contract.wire.claims import CLAIM
 from rolloutlog.contract.wire.headers import SPEC_VERSION, Headers, check_names
 from rolloutlog.contract.wire.json_text import parse
 from rolloutlog.contract.wire.rejection import Rejected
@@ -83,24 +83,16 @@ def _check_slot(event_type: EventType, headers: Headers) -> None:
         headers.require(Headers.group_size)
 
 
-def is_claim(event: Event) -> bool:
-    """True if the value is a claim on a body elsewhere."""
-    return event.headers.raw.get("content-type") == CLAIM.encode()
+def read_rollout(event: Event, body: Resolved | None = None) -> Rollout:
+    """A sound rollout of an event whose headers were read, from its body; None: the one that it carries.
 
-
-def read_rollout(event: Event, body: bytes | None = None, body_type: str | None = None) -> Rollout:
-    """A sound rollout of an event whose headers were read. Raises Rejected.
-
-    For a claim, `body` and `body_type` are what it stands for; the caller fetched them.
+    Raises Rejected.
     """
-    raw = event.value if body is None else body
-    if raw is None:
-        raise Rejected(RejectReason.VALUE_NULL, "the value is null")
-    headers = event.headers
-    digest = digest_of(raw)
+    body, headers = body_of(event, body), event.headers
+    digest = digest_of(body.value)
     slot = Slot.of(headers)
     check_digest(headers, digest)
-    trajectory = value.decode(raw, body_type or headers.require(Headers.content_type))
+    trajectory = value.decode(*body)
     check_trajectory(trajectory)
     status = STATUS_OF.get(cast("EventType", headers.type))
     if status is None:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from rolloutlog.contract.errors import BlobUnavailable, RecordTooLarge
+from rolloutlog.contract.events.body import Body, Resolved
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.events.validation import is_claim
 from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import RejectReason
@@ -128,17 +128,19 @@ def store_of(settings: Settings, *, patience_s: float = 0.0) -> BlobStore | None
     return BlobStore(settings.blobs, patience_s=patience_s) if settings.blobs else None
 
 
-async def claimed_body(event: Event, blobs: BlobStore | None) -> tuple[bytes | None, str | None]:
-    """Body and content type that an event claims, for `checks.read_rollout`; two Nones where its value is the body.
+async def resolve_body(event: Event, blobs: BlobStore | None) -> Resolved:
+    """What an event carries, or the body that it claims; Rejected where that can't be had: a claim is malformed, its
+    body gone or changed, or the run has no store that it could lie in.
 
-    Raises Rejected where the claim is malformed, its body gone or changed, or the run has no store that it could lie
-    in; BlobUnavailable where the store is away.
+    Raises BlobUnavailable where the store is away.
     """
-    if not is_claim(event):
-        return None, None
-    if event.value is None:
-        raise Rejected(RejectReason.VALUE_NULL, "the value is null")
-    claim = Claim.decode(event.value)
-    if blobs is None:
-        raise Rejected(RejectReason.CLAIM_MISSING, "the run has no blob store, and `blobs` isn't set here")
-    return await blobs.get(claim), claim.content_type
+    try:
+        carried = Body.of(event)
+        if not carried.is_claim:
+            return carried
+        claim = Claim.decode(carried.value)
+        if blobs is None:
+            raise Rejected(RejectReason.CLAIM_MISSING, "the run has no blob store, and `blobs` isn't set here")
+        return Body(await blobs.get(claim), claim.content_type)
+    except Rejected as rejected:
+        return rejected
