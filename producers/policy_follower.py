@@ -1,8 +1,8 @@
 """PolicyFollower: the policies of a run as they are published, and where their weights lie.
 
 Guarantees: once it is open it has read all that was published before; then it follows, and `current` is never older
-than what it has read. It keeps what was said of the newest policies, `KEPT` of them, and reads the log again for older
-ones. An event that can't be read is logged and passed over. Leaves out: the weights themselves.
+than what it has read. Leaves out: how the topic is read and what of it is kept (`policy_log`), and the weights
+themselves.
 
     async with PolicyFollower(namespace="run-7", bootstrap_servers="localhost:9092") as policies:
         newest = await policies.newest()
@@ -13,12 +13,10 @@ ones. An event that can't be read is logged and passed over. Leaves out: the wei
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Self
 
 from rolloutlog.contract.errors import NotOpen, Starved
-from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.policy_versions import PublishedPolicy
 from rolloutlog.contract.given import settings_of
 from rolloutlog.contract.policies import History, Policy
@@ -26,12 +24,9 @@ from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection, connect
-from rolloutlog.kafka.read.policy_history import find_published, learn
-from rolloutlog.kafka.read.reading import Tail, ends_of
+from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.producers.background import Background
 
-PARTITION = (Topic.POLICY_VERSIONS, 0)
-KEPT = 1024
 PATIENCE_S = 60.0
 
 
@@ -50,9 +45,8 @@ class PolicyFollower:
             settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config
         )
         self._connection = connection
-        self._tail: Tail | None = None
+        self._policies: PolicyLog | None = None
         self._history = History()
-        self._said = OrderedDict[Policy, PublishedPolicy]()
         self._changed = asyncio.Condition()
         self._following = Background("policy follower")
 
@@ -67,24 +61,17 @@ class PolicyFollower:
         """Read what was published, and begin to follow. Raises BrokerUnreachable, NotAllowed, TopicMissing."""
         if self._connection is None:
             self._connection = await connect(self.settings, Role.WORKERS, [Topic.POLICY_VERSIONS])
-        end = await ends_of(self._connection, *PARTITION)
-        self._tail = tail = Tail(self._connection, {PARTITION: 0})
-        await tail.open()
-        try:
-            async for events in tail.until({PARTITION: end.stable}):
-                self._fold(events)
-        except BaseException:
-            await tail.close()
-            raise
-        tail.resume(*PARTITION)
-        self._following.start(lambda stopping: self._follow(tail, stopping))
+        policies = PolicyLog(self._connection)
+        await policies.open(allow_open=True)
+        self._policies, self._history = policies, policies.history
+        self._following.start(lambda stopping: self._follow(policies, stopping))
 
     async def close(self) -> None:
         """Stop following."""
-        tail, self._tail = self._tail, None
+        policies, self._policies = self._policies, None
         await self._following.stop()
-        if tail is not None:
-            await tail.close()
+        if policies is not None:
+            await policies.close()
 
     @property
     def history(self) -> History:
@@ -114,33 +101,25 @@ class PolicyFollower:
 
     async def find(self, policy: Policy) -> PublishedPolicy:
         """Any policy that was published, current or not. Raises UnknownPolicy."""
-        if self._connection is None or self._tail is None:
+        if self._policies is None:
             raise _not_open()
-        return self._said.get(policy) or await find_published(self._connection, policy)
+        return await self._policies.find(policy)
 
     async def _next(self, wanted: str, is_there: Callable[[], bool], timeout_s: float | None) -> PublishedPolicy:
         async with self._changed:
             try:
-                await asyncio.wait_for(self._changed.wait_for(lambda: self._tail is None or is_there()), timeout_s)
+                await asyncio.wait_for(self._changed.wait_for(lambda: self._policies is None or is_there()), timeout_s)
             except TimeoutError as error:
                 raise Starved(f"{wanted} wasn't published within {timeout_s:g} s") from error
             current = self.current
-        if current is None or self._tail is None:
+        if current is None:
             raise _not_open()
         return await self.find(current)
 
-    def _fold(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if (said := learn(self._history, event)) is not None:
-                self._said[said.policy] = said
-                if len(self._said) > KEPT:
-                    self._said.popitem(last=False)
-
-    async def _follow(self, tail: Tail, stopping: asyncio.Event) -> None:
+    async def _follow(self, policies: PolicyLog, stopping: asyncio.Event) -> None:
         try:
             while not stopping.is_set():
-                if events := await tail.poll():
-                    self._fold(events)
+                if await policies.poll():
                     async with self._changed:
                         self._changed.notify_all()
         finally:

@@ -20,7 +20,7 @@ from rolloutlog.contract.policies import LAST_POLICY, Fork, History, Policy
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.kafka.read.policy_history import read_history
+from rolloutlog.kafka.read.policy_log import read_policy_log
 from rolloutlog.kafka.write.writing import TransactionalWriter, now_ms
 from rolloutlog.producers.open_run import OpenRun, join
 
@@ -55,7 +55,7 @@ class PolicyPublisher:
         await writer.start()
         self._writer = writer
         try:
-            await self._start(await read_history(run.connection))
+            await self._start((await read_policy_log(run.connection)).history)
         except BaseException:
             await self.close()
             raise

@@ -18,7 +18,6 @@ from rolloutlog.contract.events.dead_letters import rejected_place
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, read_group_event
 from rolloutlog.contract.events.validation import read_headers
-from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -26,7 +25,7 @@ from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.contract.wire.headers import HeaderError
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.loop.index_reader import read_index
-from rolloutlog.kafka.read.policy_history import learn
+from rolloutlog.kafka.read.policy_log import PolicyFold
 from rolloutlog.kafka.read.reading import Ends, Tail, ends
 
 ORDER = (
@@ -67,7 +66,7 @@ class _Said:
     """What the small topics say, by partition of `rollouts`."""
 
     partitions: int
-    history: History = field(default_factory=History)
+    policies: PolicyFold = field(default_factory=PolicyFold)
     rejected: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
     finals: dict[int, list[GroupFinal]] = field(default_factory=dict[int, list[GroupFinal]])
     expired: dict[int, list[MemberExpired]] = field(default_factory=dict[int, list[MemberExpired]])
@@ -100,7 +99,7 @@ async def _small_topics(connection: Connection, known: Mapping[Place, Ends]) -> 
     places = {place: end for place, end in known.items() if place[0] in (ORDER[1:5])}
     # the history says which finals are live, so it comes first
     for event in await _events(connection, {p: e for p, e in places.items() if p[0] is Topic.POLICY_VERSIONS}):
-        learn(said.history, event)
+        said.policies.learn(event)
     for event in await _events(connection, {p: e for p, e in places.items() if p[0] is not Topic.POLICY_VERSIONS}):
         _fold(said, event)
     return said
@@ -128,7 +127,7 @@ def _fold(said: _Said, event: Event) -> None:
             made = read_group_event(event)
             if isinstance(made, MemberExpired):  # never void (design/trainer#expired)
                 said.expired.setdefault(event.partition, []).append(made)
-            elif said.history.is_live(made.timeline, made.step):
+            elif said.policies.history.is_live(made.timeline, made.step):
                 said.finals.setdefault(event.partition, []).append(made)
     except (HeaderError, ValueError):
         # a bad event on another topic says nothing of a rollout; the shard makes a dead letter of it

@@ -24,7 +24,7 @@ from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.client.owners import owners
 from rolloutlog.kafka.loop.index_reader import read_index
 from rolloutlog.kafka.read.ends import Ends, Place, ends, first_since
-from rolloutlog.kafka.read.policy_history import FollowedHistory, read_published
+from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
 from rolloutlog.kafka.run_record import read_run
 
 RECENT_S, RATE_S = 300, 60
@@ -39,9 +39,9 @@ async def status(settings: Settings) -> dict[str, Any]:
     run = await read_run(connection)
     trainer = run.trainer_settings() or settings.trainer
     known = await ends(connection, list(Topic))
-    published, now = await read_published(connection), time.time_ns() // 1_000_000
+    policies, now = await read_policy_log(connection, allow_open=True), time.time_ns() // 1_000_000
     since = await first_since(connection, _of(known, Topic.GROUP_EVENTS), now - RECENT_S * 1000)
-    recent = await read_recent(connection, published.history, known, since)
+    recent = await read_recent(connection, policies.history, known, since)
     states = await _states(connection, known, run.partitions)
     numbers = Counter[str]()
     for state in states.values():
@@ -49,7 +49,7 @@ async def status(settings: Settings) -> dict[str, Any]:
     kinds = by_kind(numbers)
     return {
         "run": dict(run.declared) | {"batch_groups": trainer.batch_groups, "sync_period": trainer.sync_period},
-        **_policies(published, now),
+        **_policies(policies, now),
         "groups": _groups(numbers, kinds["ended"]) if states else None,
         "recent": {"seconds": RECENT_S, **recent.as_json()},
         "rates": await _rates(connection, known, now),
@@ -62,11 +62,11 @@ async def status(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _policies(published: FollowedHistory, now: int) -> dict[str, Any]:
-    history = published.history
+def _policies(policies: PolicyFold, now: int) -> dict[str, Any]:
+    history, newest = policies.history, policies.current
     return {
         "policy": history.current and list(history.current),
-        "policy_age_s": None if published.at is None else max(0, now - published.at) / 1000,
+        "policy_age_s": None if newest is None else max(0, now - newest.published_ms) / 1000,
         "policies": {"published": len(history.published), "imported": len(history.imported)},
     }
 

@@ -12,7 +12,7 @@ from rolloutlog.contract.policies import Fork, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import connection_of
-from rolloutlog.kafka.read.policy_history import read_history
+from rolloutlog.kafka.read.policy_log import PolicyLog, read_policy_log
 from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.policy_follower import PolicyFollower
 from rolloutlog.producers.policy_publisher import PolicyPublisher
@@ -33,7 +33,7 @@ def test_a_first_start_publishes_version_0_in_the_same_transaction(settings: Set
         assert [event.headers.type for event in events] == ["timeline.started", "policy.published", "policy.published"]
         assert events[1].offset == events[0].offset + 1  # a marker would lie between two transactions
         assert {event.key for event in events} == {settings.run_id.encode()}
-        history = await read_history(connection_of(settings))
+        history = (await read_policy_log(connection_of(settings))).history
         assert history.current == Policy(0, 1)
         assert history.forks == {0: Fork(None, 0)}
 
@@ -64,7 +64,7 @@ def test_a_resumed_life_forks_a_timeline(settings: Settings) -> None:
         async with PolicyPublisher(settings, resume=Policy(0, 2)) as policies:
             assert policies.current == Policy(1, 2)
             await policies.publish(3)
-        history = await read_history(connection_of(settings))
+        history = (await read_policy_log(connection_of(settings))).history
         assert history.forks[1] == Fork(0, 2)
         assert history.current == Policy(1, 3)
         assert history.effective(Policy(0, 3)) == (2, True)
@@ -97,7 +97,7 @@ def test_a_second_publisher_fences_the_first(settings: Settings) -> None:
                 assert await second.publish(1) == Policy(1, 1)
             with pytest.raises(Fenced):
                 await first.publish(2)
-        history = await read_history(connection_of(settings))
+        history = (await read_policy_log(connection_of(settings))).history
         assert history.published == {Policy(0, 0), Policy(1, 0), Policy(1, 1)}
 
     asyncio.run(body())
@@ -130,7 +130,7 @@ def test_a_follower_knows_where_the_weights_of_every_policy_lie(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In bounded memory: of old ones the log is read again."""
-    monkeypatch.setattr("rolloutlog.producers.policy_follower.KEPT", 2)
+    monkeypatch.setattr("rolloutlog.kafka.read.policy_log.KEPT", 2)
 
     async def body() -> None:
         before = now_ms()
@@ -151,6 +151,24 @@ def test_a_follower_knows_where_the_weights_of_every_policy_lie(
                 assert found.digest == f"d{version}"
             with pytest.raises(UnknownPolicy, match="0:9 was never published"):
                 await follower.find(Policy(0, 9))
+
+    asyncio.run(body())
+
+
+def test_what_was_published_while_a_follower_opened_is_not_passed_over(settings: Settings) -> None:
+    """It reads to the end that it has asked for; what the same fetch brought of later policies comes with the next."""
+
+    async def body() -> None:
+        async with PolicyPublisher(settings) as publisher:
+            await publisher.publish(1)
+        policies = PolicyLog(connection_of(settings))
+        await policies._tail.open()
+        await policies._read_to(2)
+        assert policies.history.published == {Policy(0, 0)}
+        async with asyncio.timeout(20):
+            while policies.history.published != {Policy(0, 0), Policy(0, 1)}:
+                await policies.poll()
+        await policies.close()
 
     asyncio.run(body())
 

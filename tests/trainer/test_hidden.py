@@ -16,10 +16,10 @@ from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.read.ends import ends_of
+from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.write.transactions import Transaction, TransactionalWriter
 from rolloutlog.trainer.dispatch.step import StepWriter, first_events
 from rolloutlog.trainer.stream.group_stream import GroupStream
-from rolloutlog.trainer.stream.policy_log import PolicyLog
 from tests.producers.log import until
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log, now

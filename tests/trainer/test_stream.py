@@ -17,7 +17,7 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, EventType, Verdict
-from rolloutlog.kafka.read.policy_history import find_published
+from rolloutlog.kafka.read.policy_log import find_published
 from rolloutlog.kafka.run_record import read_run
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.stream.group_stream import GroupStream

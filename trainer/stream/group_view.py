@@ -18,6 +18,7 @@ from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs.blob_store import store_of
 from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.reading import Tail, ends
 from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
@@ -25,7 +26,6 @@ from rolloutlog.trainer.dispatch.group_row import group_row
 from rolloutlog.trainer.stream.group_history import read_group_history
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.opening import Start, assemblies_of, cut_below, first_step
-from rolloutlog.trainer.stream.policy_log import PolicyLog
 
 NO_PAYLOADS = Budget(0, 0)
 

@@ -24,7 +24,7 @@ from rolloutlog.kafka.client.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.loop.presence import Presence
 from rolloutlog.kafka.read.ends import Ends, ends
 from rolloutlog.kafka.read.payloads import PayloadReader
-from rolloutlog.kafka.read.policy_history import find_published
+from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.reading import Tail
 from rolloutlog.kafka.run_record import agree, read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
@@ -35,7 +35,6 @@ from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.stream.group_history import GroupHistory, read_group_history
 from rolloutlog.trainer.stream.intake import Budget, Intake
-from rolloutlog.trainer.stream.policy_log import PolicyLog
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +130,7 @@ async def _record_start(
     if (await read_run(connection)).trainer != settings.trainer.recorded():
         events.append(trainer_recorded(settings.trainer, source=SOURCE, now=now_ms()))
     if start.resume is not None:
-        weights = await find_published(connection, start.resume)
+        weights = await policies.find(start.resume)
         events += resumed_events(history, weights, run=settings.run_id, now=now_ms())
     elif start.timeline and not history.started and not history.imported:
         events += first_events(history, run=settings.run_id, now=now_ms(), uri=start.weights, digest=start.digest)

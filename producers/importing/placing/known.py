@@ -19,7 +19,7 @@ from rolloutlog.contract.vocabulary import EventType, Status
 from rolloutlog.contract.wire.headers import HeaderError, Headers
 from rolloutlog.formats.foreign.recorded import mark_of, trace_key
 from rolloutlog.kafka.client.connection import TRANSACTION_TIMEOUT_MS, Connection
-from rolloutlog.kafka.read.policy_history import learn
+from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.reading import partition_counts, read_to_end
 from rolloutlog.producers.importing.files.file_id import FileId, KnownFiles
 
@@ -132,9 +132,8 @@ async def read_known(connection: Connection, wanted: Wanted | None = None) -> Kn
 
 async def read_policies(connection: Connection) -> History:
     """What `policy-versions` says. Raises RunMismatch where a trainer has started: its timelines aren't a source's."""
-    history = History()
-    async for event in _events(connection, Topic.POLICY_VERSIONS, 0):
-        learn(history, event)
+    async with PolicyLog(connection) as policies:
+        history = policies.history
     if history.started:
         raise RunMismatch(
             f"a trainer has started in {connection.names.namespace}: recorded policies would mix with its own",
