@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from rolloutlog.buffer.group.closed_group import ClosedGroup
 from rolloutlog.buffer.group.member import Record
 from rolloutlog.buffer.group.membership import Disposition, End, Group
@@ -150,9 +152,16 @@ class Fold:
         closed = self.closed.get(row.group)
         group = closed.group(row.group) if closed else self._open(row.group).group
         record = Record(
-            row.attempt, row.status, row.handle(self.partition), row.digest, row.timestamp, row.reward, row.oldest,
-            row.newest, row.sampled,
-        )  # fmt: skip
+            attempt=row.attempt,
+            status=row.status,
+            handle=row.handle(self.partition),
+            digest=row.digest,
+            timestamp=row.timestamp,
+            reward=row.reward,
+            oldest_policy=row.oldest,
+            newest_policy=row.newest,
+            sampled=row.sampled,
+        )
         disposition = group.admit(shape_of(row), row.member, record)
         if disposition is Disposition.DUPLICATE:
             return disposition
@@ -184,7 +193,7 @@ class Fold:
         if not candidates:
             return
         notes = group.member(row.member).notes.get(row.attempt)
-        plain = row._replace(late=False)  # which depends on the interleaving
+        plain = replace(row, late=False) if row.late else row  # which depends on the interleaving
         source = SourceRecord(plain, candidates, row.reward, dead=dead)
         if notes is not None:
             source.reward, source.notes = notes.facts.get("reward", row.reward), set(notes.ids)
@@ -319,10 +328,20 @@ class Fold:
         """The shard row of this moment."""
         at = self.next_offsets
         return StateRow(
-            at[Topic.ROLLOUTS], at[Topic.SEEDS], at[Topic.GROUP_EVENTS], settings_digest, self.needed,
-            self.pool.oldest, self.resolved, self.drawn, self.next_draw, self.numbers(), self.begins, self.whole,
-            self.wanted_row,
-        )  # fmt: skip
+            rollouts=at[Topic.ROLLOUTS],
+            seeds=at[Topic.SEEDS],
+            group_events=at[Topic.GROUP_EVENTS],
+            settings=settings_digest,
+            needed=self.needed,
+            sources_from=self.pool.oldest,
+            resolved=self.resolved,
+            drawn=self.drawn,
+            next_draw=self.next_draw,
+            census=self.numbers(),
+            begins=self.begins,
+            whole=self.whole,
+            wanted=self.wanted_row,
+        )
 
     def groups_below(self, first: int) -> list[str]:
         """Open groups of which a record that stands lies below that offset of `rollouts`, where nothing is any more."""

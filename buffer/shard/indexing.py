@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.row_codec import decode, row_event
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
@@ -21,8 +22,6 @@ from rolloutlog.buffer.index.rows import (
     SeedCancelRow,
     SeedRow,
     TakeRow,
-    decode,
-    row_event,
 )
 from rolloutlog.buffer.sources.eligibility import eligibility_of
 from rolloutlog.contract.events.body import Resolved, body_of
@@ -99,7 +98,7 @@ def _rollout(event: Event, body: Resolved | None) -> Found:
     row = RolloutRow(
         offset=event.offset, size=event.handle.size, timestamp=event.timestamp, group=slot.group,
         group_size=slot.group_size, needed=slot.needed, member=slot.member, attempt=slot.attempt, status=rollout.status,
-        kind=slot.kind, digest=event.headers.digest or digest_of(body.value), reward=trajectory.reward,
+        kind=slot.kind, sha256=bytes.fromhex(event.headers.digest or digest_of(body.value)), reward=trajectory.reward,
         tokens=len(trajectory.token_ids), sampled=trajectory.response_tokens, turns=sum(trajectory.sampled_nodes),
         oldest=oldest, newest=newest, origin=slot.origin_seed, origin_offset=slot.origin_offset, source=slot.trace,
         env=slot.env, derivation=slot.derivation, depth=slot.depth or 0,
@@ -117,9 +116,15 @@ def _annotation(event: Event) -> AnnotationRow:
     slot, facts = Slot.of(event.headers), read_annotation(event)
     event_id = event.headers.require(Headers.id)
     return AnnotationRow(
-        event.offset, id_of("annotated", rollout_id(slot.group, slot.member), slot.attempt, event_id), slot.group,
-        slot.group_size, slot.member, slot.attempt, "reward" in facts, facts.get("reward"),
-    )  # fmt: skip
+        offset=event.offset,
+        id=id_of("annotated", rollout_id(slot.group, slot.member), slot.attempt, event_id),
+        group=slot.group,
+        group_size=slot.group_size,
+        member=slot.member,
+        attempt=slot.attempt,
+        says_reward="reward" in facts,
+        reward=facts.get("reward"),
+    )
 
 
 def _take(event: Event) -> TakeRow:

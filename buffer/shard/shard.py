@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from rolloutlog.buffer.group.membership import Disposition
 from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.index.rollout_row import RolloutRow
@@ -134,7 +136,7 @@ class Shard:
 
     def _marked_late(self, row: RolloutRow) -> RolloutRow:
         """The row of a record, which says if its group has ended."""
-        return row._replace(late=True) if row.group in self.fold.closed else row
+        return replace(row, late=True) if row.group in self.fold.closed else row
 
     def _written(self, row: Row, now: int) -> Outgoing:
         return written(row, partition=self.fold.partition, source=self.source, now=now)

@@ -12,7 +12,7 @@ import orjson
 
 from rolloutlog.buffer.derivations.catalogue import all_anchors
 from rolloutlog.buffer.derivations.chat_shape import check_chat
-from rolloutlog.buffer.index.rollout_row import pack
+from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.selection import needs_container, unfit
 from rolloutlog.contract.record.rollout import Rollout

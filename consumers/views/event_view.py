@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rolloutlog.buffer.index import rows
+from rolloutlog.buffer.index import row_codec
 from rolloutlog.contract.events.event import Event, time_text
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.trajectory import AGENT, PARENT, SAMPLED, SEGMENTS, TOKENS, Trajectory
@@ -68,8 +68,8 @@ def _value_json(event: Event, arrays: bool) -> Any:
         return trajectory_json(value.decode(event.value), arrays=arrays)
     if content_type in (value.JSON, CLAIM):
         return parse(event.value)
-    if content_type == rows.CONTENT_TYPE:
-        return rows.facts(rows.decode(event.value))
+    if content_type == row_codec.CONTENT_TYPE:
+        return row_codec.facts(row_codec.decode(event.value))
     raise ValueError(f"content-type {content_type!r} has no readable form")
 
 

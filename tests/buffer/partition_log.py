@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rolloutlog.buffer.index.rows import Row, decode
+from rolloutlog.buffer.index.row_codec import decode
+from rolloutlog.buffer.index.rows import Row
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.rendering import Void

@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.index.rows import StateRow, decode, encode
+from rolloutlog.buffer.index.row_codec import decode, encode
+from rolloutlog.buffer.index.rows import StateRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.events.event import Event, Outgoing

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.rows import Row, decode, encode
+from rolloutlog.buffer.index.row_codec import decode, encode
+from rolloutlog.buffer.index.rows import Row
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.indexing import row_of
 from rolloutlog.buffer.sources.selection import anchors_for, in_band

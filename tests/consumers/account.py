@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import orjson
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow, decode
+from rolloutlog.buffer.index.row_codec import decode
+from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.buffer.sources.draws import pick

@@ -37,6 +37,9 @@ pytestmark = pytest.mark.broker
 
 OLD_STATE = b"\x09" + orjson.dumps([4, 2, 0, "digest", 0, 0, 1, 0, 0])
 OLD_ROLLOUT = struct.pack("<B", 1) + bytes(150)
+LAST_STATE = orjson.dumps(["state", 4, 2, 0, "digest", 0, 0, 1, 0, 0, {}, 0, True, None])
+LAST_ROLLOUT = struct.pack("<B", 16) + bytes(200)
+"""As versions before this one wrote them: all kinds with a code of their own, then rollouts alone."""
 
 
 async def lived(settings: Settings) -> Connection:
@@ -74,14 +77,17 @@ async def emitted(connection: Connection) -> list[list[bytes | None]]:
     return [[event.value async for batch in read_to_end(connection, *place) for event in batch] for place in places]
 
 
-def test_an_index_of_an_older_version_is_refused_and_folded_anew(settings: Settings) -> None:
+@pytest.mark.parametrize(("rollout_row", "state_row"), [(OLD_ROLLOUT, OLD_STATE), (LAST_ROLLOUT, LAST_STATE)])
+def test_an_index_of_an_older_version_is_refused_and_folded_anew(
+    settings: Settings, rollout_row: bytes, state_row: bytes
+) -> None:
     """Nothing is said twice, the state is as before, and the service goes on."""
 
     async def body() -> None:
         connection = await lived(settings)
         before, said = await folds(connection, settings), await emitted(connection)
         assert len(await dead_letters(connection)) == 1
-        await old_rows(connection, (EventType.ROLLOUT_INDEXED, OLD_ROLLOUT), (EventType.SHARD_STATE, OLD_STATE))
+        await old_rows(connection, (EventType.ROLLOUT_INDEXED, rollout_row), (EventType.SHARD_STATE, state_row))
         for refusing in (drain(settings), status(settings), audit(settings), folds(connection, settings)):
             with pytest.raises(IndexMismatch) as refused:
                 await refusing

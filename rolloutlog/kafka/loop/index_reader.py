@@ -11,7 +11,8 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 
-from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow, decode
+from rolloutlog.buffer.index.row_codec import decode
+from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow
 from rolloutlog.contract.errors import IndexMismatch
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
