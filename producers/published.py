@@ -13,7 +13,7 @@ from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.client.failures import typed
+from rolloutlog.kafka.client.failures import typed_error
 from rolloutlog.kafka.write.batching import Sent
 
 
@@ -48,7 +48,7 @@ class Submission:
         try:
             written = await self._sent
         except Exception as error:
-            raise typed(error, self._connection) from error
+            raise typed_error(error, self._connection) from error
         return Published(self.event_id, Handle(written.partition, written.offset, self._sent.size))
 
     def __await__(self) -> Generator[Any, None, Published]:

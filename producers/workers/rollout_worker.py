@@ -25,7 +25,7 @@ from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs.blob_store import FOR_EVER
-from rolloutlog.kafka.client.spoken_wait import SpokenWait
+from rolloutlog.kafka.client.logged_wait import LoggedWait
 from rolloutlog.kafka.loop.work_queue import SESSION_MS
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.producers.policy_follower import PolicyFollower
@@ -85,7 +85,7 @@ class Worker:
         self._left = Counter[SeedLease]()
         self._endings: Endings = Counter()
         self._failure: BaseException | None = None
-        self._waiting = SpokenWait(logger.warning, after_s=IDLE_S)
+        self._waiting = LoggedWait(logger.warning, after_s=IDLE_S)
 
     async def run(self) -> Endings:
         """Take and make until stopped, then drain. Raises what stopped it, other than `stop`."""

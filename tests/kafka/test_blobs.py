@@ -20,7 +20,7 @@ from rolloutlog.contract.wire.claims import CLAIM, Claim
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.write.fitting import fitted
+from rolloutlog.kafka.write.fitting import ensure_fits
 
 BODY = b"body" * 1000
 TYPE = "application/octet-stream"
@@ -103,10 +103,10 @@ def test_a_record_one_byte_above_the_limit_becomes_a_claim(tmp_path: Path) -> No
     store = BlobStore(str(tmp_path))
 
     async def body() -> None:
-        assert await fitted(fits, connection, None) is fits
+        assert await ensure_fits(fits, connection, None) is fits
         with pytest.raises(RecordTooLarge, match=str(limit)):
-            await fitted(above, connection, None)
-        claimed = await fitted(above, connection, store)
+            await ensure_fits(above, connection, None)
+        claimed = await ensure_fits(above, connection, store)
         headers = Headers(claimed.headers)
         assert headers.content_type == CLAIM
         assert headers.digest == digest_of(above.value)

@@ -27,7 +27,7 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import HIDDEN_S
-from rolloutlog.kafka.client.spoken_wait import SpokenWait
+from rolloutlog.kafka.client.logged_wait import LoggedWait
 from rolloutlog.kafka.read.ends import Ends, Place
 from rolloutlog.kafka.read.reading import ends_at, settled
 from rolloutlog.trainer.dispatch.batch import Batch, drawn
@@ -62,7 +62,7 @@ class GroupStream:
         self._step: int | None = None
         self._stopping = False
         self._starvation = StarvationClock(settings.trainer.starve_s)
-        self._no_policy, self._no_groups = SpokenWait(log.warning), SpokenWait(log.warning, after_s=IDLE_S)
+        self._no_policy, self._no_groups = LoggedWait(log.warning), LoggedWait(log.warning, after_s=IDLE_S)
 
     async def __aenter__(self) -> Self:
         try:

@@ -25,9 +25,9 @@ from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.claims import MAX_BODY, Claim
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_files import BlobFiles
-from rolloutlog.kafka.client.apart import apart
-from rolloutlog.kafka.client.patience import Patience
-from rolloutlog.kafka.client.spoken_wait import SpokenWait
+from rolloutlog.kafka.client.backoff import Backoff
+from rolloutlog.kafka.client.daemon_thread import in_daemon_thread
+from rolloutlog.kafka.client.logged_wait import LoggedWait
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class BlobStore:
         self._patience_s, self._answer_s = patience_s, answer_s
         self._hung = set[asyncio.Future[Any]]()
         self._ending = False
-        self._wait = SpokenWait(log.warning)
+        self._wait = LoggedWait(log.warning)
         self.url = url
 
     def stop(self) -> None:
@@ -75,12 +75,12 @@ class BlobStore:
         return await self._patiently(lambda: self._files.read(claim), claim.size)
 
     async def _patiently(self, work: Callable[[], T], size: int) -> T:
-        patience = Patience(self._patience_s, sys.maxsize)
+        backoff = Backoff(self._patience_s, sys.maxsize)
         while True:
             try:
                 done = await self._tried(work, size)
             except BlobUnavailable as error:
-                rest = patience.failed(error)
+                rest = backoff.failed(error)
                 self._wait.goes_on(error.message)
                 await self._rest(rest)
                 if self._ending:
@@ -97,7 +97,7 @@ class BlobStore:
         if len(self._hung) >= MOST_HUNG:
             await self._rest(self._answer_s, self._hung)
             raise self._silent()
-        call, begun = apart(work, f"blob store {self.url}"), time.monotonic()
+        call, begun = in_daemon_thread(work, f"blob store {self.url}"), time.monotonic()
         while not (call.done() or self._ending) and time.monotonic() < begun + self._answer_s + size / SLOWEST:
             await self._rest(self._answer_s, {call})
             if not call.done():

@@ -30,8 +30,8 @@ from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.kafka.client.acls import CREATE, DELETE, DESCRIBE, DESCRIBE_CONFIGS, TOPIC
 from rolloutlog.kafka.client.altering import alter_topics
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.client.failures import failed, stop_client
-from rolloutlog.kafka.client.metadata import TopicSeen, look_at
+from rolloutlog.kafka.client.failures import startup_error, stop_client
+from rolloutlog.kafka.client.metadata import TopicSeen, fetch_metadata
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ async def with_admin(connection: Connection, ask: Callable[[AIOKafkaAdminClient]
             return await ask(admin)
         except (KafkaError, OSError) as error:
             if not getattr(error, "retriable", True) or asyncio.get_running_loop().time() > deadline:
-                raise await failed(error, connection) from error
+                raise await startup_error(error, connection) from error
         finally:
             await stop_client(admin)
         await asyncio.sleep(RETRY_S)
@@ -175,7 +175,7 @@ async def _delete(connection: Connection, admin: AIOKafkaAdminClient, names: lis
 async def _describe(connection: Connection, admin: AIOKafkaAdminClient, topics: Collection[Topic]) -> list[TopicReport]:
     """Raises NotAllowed for a topic that this user may not see: it may be there, or not."""
     names = {topic: connection.names.topic(topic) for topic in TOPICS if topic in topics}
-    found = await look_at(admin._client, names.values())  # no public way to ask for it
+    found = await fetch_metadata(admin._client, names.values())  # no public way to ask for it
     if hidden := [name for name in names.values() if found[name].is_hidden]:
         raise connection.refused(TOPIC, ", ".join(hidden), (DESCRIBE,), "whether they are there, Kafka doesn't say")
     there = {topic: found[name] for topic, name in names.items() if found[name].is_there}

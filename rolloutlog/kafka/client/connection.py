@@ -26,10 +26,10 @@ from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names, 
 from rolloutlog.kafka.client.acls import Right, lacking, refused, topics_of
 from rolloutlog.kafka.client.addresses import checked
 from rolloutlog.kafka.client.closing import close_at_once
-from rolloutlog.kafka.client.handshake import Address, why_not
-from rolloutlog.kafka.client.metadata import TopicSeen, look_at
+from rolloutlog.kafka.client.handshake import Address, diagnose
+from rolloutlog.kafka.client.metadata import TopicSeen, fetch_metadata
 from rolloutlog.kafka.client.properties import Security, read_properties, security_of
-from rolloutlog.kafka.client.quiet import hushed, quiet_clients
+from rolloutlog.kafka.client.quiet import quiet_clients, silenced
 
 CLIENT_ID = "rolloutlog"
 BATCH_BYTES = 1024 * 1024
@@ -133,22 +133,22 @@ class Connection:
         """
         client = self.client()
         try:
-            with hushed():
+            with silenced():
                 await asyncio.wait_for(self._ask(client, topics), answer_s)
         except ValueError as error:
             raise SettingsError(f"bootstrap_servers {self.bootstrap_servers!r} isn't host:port: {error}") from error
         except (KafkaError, OSError, TimeoutError) as error:
-            raise await self.why_not(error, client) from error
+            raise await self.diagnose(error, client) from error
         finally:
             await client.close()
 
-    async def why_not(self, error: BaseException, client: AIOKafkaClient | None = None) -> RolloutlogError:
+    async def diagnose(self, error: BaseException, client: AIOKafkaClient | None = None) -> RolloutlogError:
         """What a failure to reach the cluster was, in words: the client's own error names no cause."""
         known = client or self.client()
         addresses: list[Address] = [(host, port) for host, port, _ in known.hosts]
         addresses += [(broker.host, broker.port) for broker in known.cluster.brokers()]
-        with hushed():
-            found = await why_not(addresses, self.client_options)
+        with silenced():
+            found = await diagnose(addresses, self.client_options)
         return found or BrokerUnreachable(
             f"no Kafka broker answers at {self.bootstrap_servers}: {str(error) or type(error).__name__}"
         )
@@ -157,7 +157,7 @@ class Connection:
         await client.bootstrap()
         if self.role is None or not topics:
             return
-        seen = await look_at(client, map(self.names.topic, topics))
+        seen = await fetch_metadata(client, map(self.names.topic, topics))
         said = [(topic, found.allowed) for topic in topics if (found := seen[self.names.topic(topic)])]
         known = [(topic, allowed) for topic, allowed in said if allowed is not None]
         if lacks := lacking(self.names, self.role, known):

@@ -1,4 +1,4 @@
-"""What a failure of the client means, and ending a client that failed.
+"""What a failure of the client means, and ending a client that startup_error.
 
 Guarantees: every error of aiokafka becomes one of ours that says what to do; a producer is stopped in bounded time, and
 the futures that it leaves are looked at, so that asyncio prints no "never retrieved" (design/exactly-once#stopping).
@@ -53,7 +53,7 @@ FORBIDDEN: dict[type[BaseException], str] = {
 """Of what a right is missing."""
 
 
-def typed(error: BaseException, connection: Connection, transactional_id: str | None = None) -> RolloutlogError:
+def typed_error(error: BaseException, connection: Connection, transactional_id: str | None = None) -> RolloutlogError:
     """Our error for a failure of the client."""
     where = connection.bootstrap_servers
     if isinstance(error, RolloutlogError):
@@ -79,10 +79,10 @@ def _forbidden(error: BaseException, connection: Connection, resource: str) -> N
     return refused(connection.names, connection.role, connection.user, named or held, repr(error))
 
 
-async def failed(error: BaseException, connection: Connection) -> RolloutlogError:
-    """Our error for a client that didn't start, which may be more than `typed` can know: the client names no cause."""
-    found = typed(error, connection)
-    return await connection.why_not(error) if isinstance(found, BrokerUnreachable) else found
+async def startup_error(error: BaseException, connection: Connection) -> RolloutlogError:
+    """Our error for a client that didn't start; it knows more than `typed_error`, as the client names no cause."""
+    found = typed_error(error, connection)
+    return await connection.diagnose(error) if isinstance(found, BrokerUnreachable) else found
 
 
 async def started(producer: AIOKafkaProducer, connection: Connection) -> AIOKafkaProducer:
@@ -91,7 +91,7 @@ async def started(producer: AIOKafkaProducer, connection: Connection) -> AIOKafk
         await producer.start()
     except (KafkaError, OSError) as error:
         await stop_producer(producer)
-        raise await failed(error, connection) from error
+        raise await startup_error(error, connection) from error
     except BaseException:
         await stop_producer(producer)
         raise
@@ -127,13 +127,13 @@ async def stop_client(client: Any) -> None:
         raise error
 
 
-def retrieve(futures: Iterable[asyncio.Future[Any]]) -> None:
+def retrieve_exceptions(futures: Iterable[asyncio.Future[Any]]) -> None:
     """Look at futures that nobody will await, those that are done and those to come."""
     for future in futures:
-        future.add_done_callback(look)
+        future.add_done_callback(retrieve_exception)
 
 
-def look(future: asyncio.Future[Any]) -> None:
+def retrieve_exception(future: asyncio.Future[Any]) -> None:
     """Look at one that is done."""
     if not future.cancelled():
         future.exception()
@@ -146,4 +146,4 @@ def _retrieve_left(producer: AIOKafkaProducer) -> None:
     accumulator: Any = getattr(producer, "_message_accumulator", None)
     batches = [batch for queue in getattr(accumulator, "_batches", {}).values() for batch in queue]
     left = [waiter] + [getattr(batch, "_drain_waiter", None) for batch in batches]
-    retrieve(future for future in left if future is not None)
+    retrieve_exceptions(future for future in left if future is not None)

@@ -34,7 +34,7 @@ HOSTS = {62: "another host", 64: "another address"}
 EXPIRED, NOT_YET = 10, 9
 
 
-async def why_not(addresses: Iterable[Address], options: Mapping[str, Any]) -> RolloutlogError | None:
+async def diagnose(addresses: Iterable[Address], options: Mapping[str, Any]) -> RolloutlogError | None:
     """What is in the way at the first of these addresses that won't have us; None where all answer by now.
 
     `options` are the client's. A mismatch at any address is told before one that doesn't answer.

@@ -52,7 +52,7 @@ class TopicSeen:
         return leader
 
 
-async def look_at(client: AIOKafkaClient, names: Iterable[str]) -> dict[str, TopicSeen]:
+async def fetch_metadata(client: AIOKafkaClient, names: Iterable[str]) -> dict[str, TopicSeen]:
     """What any node of a bootstrapped client says of these topics. Raises KafkaError."""
     nodes = [broker.nodeId for broker in client.cluster.brokers()]
     random.shuffle(nodes)

@@ -16,7 +16,7 @@ from aiokafka.errors import NoError, for_code
 
 from rolloutlog.kafka.client.admin import with_admin
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.client.failures import typed
+from rolloutlog.kafka.client.failures import typed_error
 
 GROUPS = ("buffer", "workers")
 
@@ -47,7 +47,7 @@ async def owners(connection: Connection, roles: Sequence[str] = GROUPS) -> list[
         for code, group, _, _, _, members, *_ in answer.groups:
             error = for_code(code)
             if error is not NoError:
-                raise typed(error(group), connection)
+                raise typed_error(error(group), connection)
             found += _members(role, members)
     return sorted(found, key=lambda owner: (owner.group, owner.partitions))
 

@@ -34,7 +34,7 @@ class Repeats(logging.Filter):
 
 
 @contextmanager
-def hushed() -> Generator[None]:
+def silenced() -> Generator[None]:
     """Let the client log nothing for a while: who asks tells what came of it."""
     logger = logging.getLogger(PREFIX)
     before = logger.disabled

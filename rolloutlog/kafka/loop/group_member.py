@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRa
 from rolloutlog.contract.errors import AssignmentMismatch
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.client.failures import failed, stop_client, typed
+from rolloutlog.kafka.client.failures import startup_error, stop_client, typed_error
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.presence import Presence
 
@@ -55,7 +55,7 @@ class GroupMember(ConsumerRebalanceListener):
             await self._consumer.start()
         except (KafkaError, OSError) as error:
             await self.stop()
-            raise await failed(error, self._connection) from error
+            raise await startup_error(error, self._connection) from error
 
     async def stop(self) -> None:
         """Leave."""
@@ -73,7 +73,7 @@ class GroupMember(ConsumerRebalanceListener):
             with contextlib.suppress(NoOffsetForPartitionError, OffsetOutOfRangeError, UnicodeDecodeError):
                 await self._consumer.getmany(timeout_ms=BEAT_MS)
         except KafkaError as error:
-            raise typed(error, self._connection) from error
+            raise typed_error(error, self._connection) from error
         if self._failure is not None:
             raise self._failure
         await self._presence.check()

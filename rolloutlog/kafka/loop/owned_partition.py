@@ -1,7 +1,7 @@
 """One owned partition: take it over, run its shard, give it up; after a failure take it over again.
 
 Guarantees: after any failure the shard is thrown away and the partition restored from the log, with growing pauses and
-an end (`Patience`); being fenced by a newer owner is no error once the partition isn't ours. Leaves out: which
+an end (`Backoff`); being fenced by a newer owner is no error once the partition isn't ours. Leaves out: which
 partitions are ours (`partition_loop`), and what happens between take-over and release (`shard_run`).
 """
 
@@ -26,7 +26,7 @@ from rolloutlog.contract.errors import (
     RunMismatch,
     SettingsError,
 )
-from rolloutlog.kafka.client.patience import Patience
+from rolloutlog.kafka.client.backoff import Backoff
 from rolloutlog.kafka.loop.handler import Inputs
 from rolloutlog.kafka.loop.loop_context import LoopContext
 from rolloutlog.kafka.loop.shard_run import ShardRun
@@ -74,7 +74,7 @@ class OwnedPartition:
         self._restored: int | None = None
         self._failures = 0
         self._leaving = asyncio.Event()
-        self._patience = Patience(context.options.patience_s, context.options.max_crashes)
+        self._backoff = Backoff(context.options.patience_s, context.options.max_crashes)
         self.is_drained = False
         self.task = asyncio.create_task(self._live(), name=f"partition {partition}")
 
@@ -156,7 +156,7 @@ class OwnedPartition:
             while not self._leaving.is_set():
                 busy = await run.turn()
                 if run.commits:
-                    self._patience.succeeded()
+                    self._backoff.succeeded()
                 if self._context.drain:
                     self.is_drained = not busy and (self.is_drained or await self._is_drained(run))
             if run.is_dirty:
@@ -179,7 +179,7 @@ class OwnedPartition:
             log.info("partition %d was given up without a last commit: %s", self.partition, error)
             return 0.0
         log.warning("partition %d: %s; taking it over again", self.partition, error)
-        return self._patience.failed(error, crashed=crashed)
+        return self._backoff.failed(error, crashed=crashed)
 
     async def _rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -25,9 +25,9 @@ from typing import Any
 
 from rolloutlog.contract.errors import AssignmentMismatch, BrokerUnreachable, ClientFailed
 from rolloutlog.kafka.blobs.blob_store import BlobStore
+from rolloutlog.kafka.client.backoff import Backoff
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.client.patience import Patience
-from rolloutlog.kafka.client.spoken_wait import SpokenWait
+from rolloutlog.kafka.client.logged_wait import LoggedWait
 from rolloutlog.kafka.loop.group_member import GroupMember
 from rolloutlog.kafka.loop.handler import ShardFactory, ShardHandler
 from rolloutlog.kafka.loop.loop_context import LoopContext, Totals
@@ -54,9 +54,9 @@ class PartitionLoop:
         self._settled = self._closing = False
         self._failure: BaseException | None = None
         self._stopping = asyncio.Event()
-        self._patience = Patience(self._context.options.patience_s, self._context.options.max_crashes)
+        self._backoff = Backoff(self._context.options.patience_s, self._context.options.max_crashes)
         self._mismatches = 0
-        self._wait, self._seen = SpokenWait(log.warning, after_s=IDLE_S), 0
+        self._wait, self._seen = LoggedWait(log.warning, after_s=IDLE_S), 0
 
     @property
     def totals(self) -> Totals:
@@ -88,7 +88,7 @@ class PartitionLoop:
             try:
                 await self._as_member()
             except (AssignmentMismatch, BrokerUnreachable, ClientFailed) as error:
-                rest = self._patience.failed(error)
+                rest = self._backoff.failed(error)
                 self._mismatches += isinstance(error, AssignmentMismatch)
                 if self._mismatches >= self._context.options.mismatches:
                     raise
@@ -128,7 +128,7 @@ class PartitionLoop:
         self._settled = True
         self._context.owned = len(numbers)
         self._mismatches = 0
-        self._patience.succeeded()
+        self._backoff.succeeded()
         for number in sorted(numbers):
             self._owners[number] = OwnedPartition(self._context, number, self._held.get(number))
         self._held.clear()  # what went to another owner isn't ours to keep

@@ -22,7 +22,7 @@ from rolloutlog.kafka.loop.takeover import Takeover
 from rolloutlog.kafka.read.ends import Ends, ends_at
 from rolloutlog.kafka.read.reading import open_transaction
 from rolloutlog.kafka.read.tail import Tail
-from rolloutlog.kafka.write.fitting import fitted
+from rolloutlog.kafka.write.fitting import ensure_fits
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 
 IDLE_MS = 100
@@ -111,7 +111,7 @@ class ShardRun:
         last = records[-1]
         if (last.topic, last.partition) != (self._context.options.index, self._partition):
             raise RuntimeError(f"the last record of a flush must be the shard row of partition {self._partition}")
-        ready = [await fitted(record, self._context.connection, self._context.blobs) for record in records]
+        ready = [await ensure_fits(record, self._context.connection, self._context.blobs) for record in records]
         async with self._writer.transaction() as transaction:
             await transaction.send_all(ready)
             places = {(topic, self._partition): offset for topic, offset in inputs.items()}

@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.client.failures import failed, stop_client, typed
+from rolloutlog.kafka.client.failures import startup_error, stop_client, typed_error
 from rolloutlog.kafka.loop.presence import Presence
 from rolloutlog.kafka.read.lenient import fetch_leniently
 from rolloutlog.kafka.read.tail import event_of
@@ -100,7 +100,7 @@ class WorkQueue:
             await self._consumer.start()
         except (KafkaError, OSError) as error:
             await stop_client(self._consumer)
-            raise await failed(error, self._connection) from error
+            raise await startup_error(error, self._connection) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -134,7 +134,7 @@ class WorkQueue:
         except UnicodeDecodeError:
             return await self._fetch_leniently()
         except KafkaError as error:
-            raise typed(error, self._connection) from error
+            raise typed_error(error, self._connection) from error
         return next(((place, record) for place, records in fetched.items() for record in records), None)
 
     async def _fetch_leniently(self) -> tuple[TopicPartition, ConsumerRecord] | None:

@@ -22,8 +22,8 @@ from rolloutlog.contract.errors import NotFound, TopicMissing
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.acls import DESCRIBE, TOPIC, operations_on
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.client.failures import failed, typed
-from rolloutlog.kafka.client.metadata import TopicSeen, look_at
+from rolloutlog.kafka.client.failures import startup_error, typed_error
+from rolloutlog.kafka.client.metadata import TopicSeen, fetch_metadata
 
 PATIENCE_S = 30.0
 RETRY_S = 0.1
@@ -84,7 +84,7 @@ async def _asked(connection: Connection, topics: list[Topic], places: list[Place
                 return await _ends_at(client, seen, every if places is None else places)
             except KafkaError as error:
                 if not error.retriable or asyncio.get_running_loop().time() > deadline:
-                    raise typed(error, connection) from error
+                    raise typed_error(error, connection) from error
             await asyncio.sleep(RETRY_S)
 
 
@@ -139,7 +139,7 @@ async def topics_seen(
 ) -> dict[Topic, TopicSeen]:
     """These topics, all there. Raises TopicMissing, NotAllowed where this user may not see one, KafkaError."""
     names = {topic: connection.names.topic(topic) for topic in topics}
-    found = await look_at(client, names.values())
+    found = await fetch_metadata(client, names.values())
     for topic, name in names.items():
         if found[name].is_hidden:
             wanted = (connection.role and operations_on(connection.role, topic)) or (DESCRIBE,)
@@ -152,7 +152,7 @@ async def topics_seen(
 async def every_topic(connection: Connection) -> dict[Topic, TopicSeen]:
     """The run's topics as this user sees them, whether they are there or not."""
     async with protocol_client(connection) as client:
-        found = await look_at(client, map(connection.names.topic, Topic))
+        found = await fetch_metadata(client, map(connection.names.topic, Topic))
     return {topic: found[connection.names.topic(topic)] for topic in Topic}
 
 
@@ -164,6 +164,6 @@ async def protocol_client(connection: Connection) -> AsyncGenerator[AIOKafkaClie
         await client.bootstrap()
         yield client
     except (KafkaError, OSError) as error:
-        raise await failed(error, connection) from error
+        raise await startup_error(error, connection) from error
     finally:
         await client.close()

@@ -17,7 +17,7 @@ from aiokafka.record.default_records import _DefaultRecordBatchPy  # pyright: ig
 from aiokafka.record.memory_records import _MemoryRecordsPy  # pyright: ignore[reportPrivateUsage]
 
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.client.metadata import look_at
+from rolloutlog.kafka.client.metadata import fetch_metadata
 from rolloutlog.kafka.read.ends import protocol_client
 
 FETCH_BYTES = 1 << 20
@@ -29,7 +29,7 @@ async def fetch_leniently(
 ) -> tuple[list[ConsumerRecord], int]:
     """One fetch from `offset` on: its committed records, and the offset at which to go on. Raises KafkaError."""
     async with protocol_client(connection) as client:
-        leader = (await look_at(client, [place.topic]))[place.topic].leader(place.partition)
+        leader = (await fetch_metadata(client, [place.topic]))[place.topic].leader(place.partition)
         asked = [(place.topic, [(place.partition, offset, FETCH_BYTES)])]
         answer = await client.send(leader, FetchRequest(WAIT_MS, 1, FETCH_BYTES, READ_COMMITTED, asked))
     for _, partitions in answer.topics:

@@ -20,7 +20,7 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.client.failures import failed, stop_client, typed
+from rolloutlog.kafka.client.failures import startup_error, stop_client, typed_error
 from rolloutlog.kafka.read.ends import Ends, ends_at
 from rolloutlog.kafka.read.lenient import fetch_leniently
 
@@ -114,7 +114,7 @@ class Tail:
         except OffsetOutOfRangeError as error:
             raise IndexMismatch(f"an offset isn't on the log: {error}", DELETED) from error
         except KafkaError as error:
-            raise typed(error, self._connection) from error
+            raise typed_error(error, self._connection) from error
         for place, batch in fetched.items():
             self._next[place] = batch[-1].offset + 1
         events = [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
@@ -133,7 +133,7 @@ class Tail:
         try:
             return (await self._consumer.end_offsets([place]))[place]
         except KafkaError as error:
-            raise typed(error, self._connection) from error
+            raise typed_error(error, self._connection) from error
 
     async def read_out(self) -> set[tuple[Topic, int]]:
         """Places that are read to their last stable offset, as the broker says it now."""
@@ -141,7 +141,7 @@ class Tail:
         try:
             found = await self._consumer.end_offsets([*places])
         except KafkaError as error:
-            raise typed(error, self._connection) from error
+            raise typed_error(error, self._connection) from error
         return {key for place, key in places.items() if await self.position(*key) >= found[place]}
 
     def seek(self, topic: Topic, partition: int, offset: int) -> None:
@@ -208,7 +208,7 @@ async def _start(connection: Connection, consumer: AIOKafkaConsumer) -> None:
         raise
     except (KafkaError, OSError) as error:
         await stop_client(consumer)
-        raise await failed(error, connection) from error
+        raise await startup_error(error, connection) from error
 
 
 def _valid_start(

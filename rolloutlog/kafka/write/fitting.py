@@ -17,7 +17,7 @@ from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.connection import Connection
 
 
-async def fitted(record: Outgoing, connection: Connection, blobs: BlobStore | None) -> Outgoing:
+async def ensure_fits(record: Outgoing, connection: Connection, blobs: BlobStore | None) -> Outgoing:
     """The record, or where it is above the limit the event with a claim in place of its body, which is stored first."""
     if record.size <= connection.max_record_bytes:
         return record
@@ -29,4 +29,4 @@ async def fitted(record: Outgoing, connection: Connection, blobs: BlobStore | No
     claim = await blobs.put(record.value, content_type)
     headers = [(name, CLAIM.encode() if name == CONTENT_TYPE else text) for name, text in record.headers]
     claimed = replace(record, headers=headers, value=claim.encode())
-    return await fitted(claimed, connection, None)  # headers above the limit can't be claimed
+    return await ensure_fits(claimed, connection, None)  # headers above the limit can't be claimed

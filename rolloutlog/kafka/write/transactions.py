@@ -21,9 +21,9 @@ from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.connection import LINGER_MS, TRANSACTION_TIMEOUT_MS, Connection
-from rolloutlog.kafka.client.failures import STOP_S, look, started, stop_producer, typed
+from rolloutlog.kafka.client.failures import STOP_S, retrieve_exception, started, stop_producer, typed_error
 from rolloutlog.kafka.write.batching import Batches, Sent, Written
-from rolloutlog.kafka.write.fitting import fitted
+from rolloutlog.kafka.write.fitting import ensure_fits
 
 BROKEN = (KafkaError, IllegalOperation, AssertionError)
 """What a client raises; its own state machine asserts after a fatal error (design/exactly-once#fatal)."""
@@ -34,14 +34,14 @@ class Transaction:
 
     def __init__(self, connection: Connection, producer: AIOKafkaProducer, blobs: BlobStore | None) -> None:
         self._connection, self._producer, self._blobs = connection, producer, blobs
-        self._batches = Batches(producer, connection, LINGER_MS, look)
+        self._batches = Batches(producer, connection, LINGER_MS, retrieve_exception)
         self._sent: list[Sent] = []
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self.written: list[Written] = []
 
     async def send(self, record: Outgoing) -> Sent:
         """Write a record with this transaction. Raises RecordTooLarge, BlobUnavailable."""
-        sent = await self._batches.add(await fitted(record, self._connection, self._blobs))
+        sent = await self._batches.add(await ensure_fits(record, self._connection, self._blobs))
         self._sent.append(sent)
         return sent
 
@@ -114,7 +114,7 @@ class TransactionalWriter:
         except BROKEN as error:
             transaction.give_up()
             await self.close()
-            raise typed(error, self._connection, self.transactional_id) from error
+            raise typed_error(error, self._connection, self.transactional_id) from error
         except BaseException:
             transaction.give_up()
             await self._abort(producer)

@@ -19,12 +19,12 @@ from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.connection import LINGER_MS, Connection
-from rolloutlog.kafka.client.failures import started, stop_producer, typed
+from rolloutlog.kafka.client.failures import started, stop_producer, typed_error
 from rolloutlog.kafka.write.batching import Batches, Sent, Written
-from rolloutlog.kafka.write.fitting import fitted
+from rolloutlog.kafka.write.fitting import ensure_fits
 from rolloutlog.kafka.write.transactions import Transaction, TransactionalWriter
 
-__all__ = ["Sent", "Transaction", "TransactionalWriter", "Writer", "Written", "fitted"]
+__all__ = ["Sent", "Transaction", "TransactionalWriter", "Writer", "Written", "ensure_fits"]
 
 FLUSH_S = 60.0
 
@@ -63,13 +63,13 @@ class Writer:
 
         Raises RecordTooLarge, BlobUnavailable, BrokerUnreachable, NotFound. Nobody need await it: `flush` tells.
         """
-        record = await fitted(record, self._connection, self._blobs)
+        record = await ensure_fits(record, self._connection, self._blobs)
         batches = await self._ready()
         try:
             return await batches.add(record)
         except KafkaError as error:
             self._broken = True
-            raise typed(error, self._connection) from error
+            raise typed_error(error, self._connection) from error
 
     async def flush(self, timeout_s: float = FLUSH_S) -> None:
         """Wait until all that was sent is on the log. Raises the first failure since the last flush, or
@@ -80,7 +80,7 @@ class Writer:
             await asyncio.wait(set(pending), timeout=timeout_s)
         if self._failure is not None:
             failure, self._failure = self._failure, None
-            raise typed(failure, self._connection) from failure
+            raise typed_error(failure, self._connection) from failure
         if left := len(pending):
             raise BrokerUnreachable(
                 f"{left} batches aren't on the log at {self._connection.bootstrap_servers} after {timeout_s:.0f} s"

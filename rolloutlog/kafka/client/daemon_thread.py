@@ -13,16 +13,16 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from rolloutlog.kafka.client.failures import look
+from rolloutlog.kafka.client.failures import retrieve_exception
 
 T = TypeVar("T")
 
 
-def apart(work: Callable[[], T], name: str) -> asyncio.Future[T]:
+def in_daemon_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
     """Begin the work; the future has its result, and nobody need wait for it."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-    future.add_done_callback(look)
+    future.add_done_callback(retrieve_exception)
 
     def run() -> None:
         try:

@@ -8,24 +8,24 @@ import asyncio
 import pytest
 
 from rolloutlog.contract.errors import BrokerUnreachable
-from rolloutlog.kafka.client.patience import MOST_S, Patience
+from rolloutlog.kafka.client.backoff import MOST_S, Backoff
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 
 
 def test_pauses_grow_to_a_bound_and_begin_anew_after_a_success() -> None:
     async def body() -> None:
-        patience = Patience(limit_s=60, max_crashes=3)
-        pauses = [patience.failed(BrokerUnreachable("away")) for _ in range(8)]
+        backoff = Backoff(limit_s=60, max_crashes=3)
+        pauses = [backoff.failed(BrokerUnreachable("away")) for _ in range(8)]
         assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, MOST_S, MOST_S, MOST_S]
-        patience.succeeded()
-        assert patience.failed(BrokerUnreachable("away")) == 0.2
+        backoff.succeeded()
+        assert backoff.failed(BrokerUnreachable("away")) == 0.2
 
     asyncio.run(body())
 
 
 def test_patience_ends_with_the_failure_itself() -> None:
     async def body() -> None:
-        crashing, waiting = Patience(limit_s=60, max_crashes=2), Patience(limit_s=0, max_crashes=2)
+        crashing, waiting = Backoff(limit_s=60, max_crashes=2), Backoff(limit_s=0, max_crashes=2)
         crashing.failed(KeyError("bug"), crashed=True)
         with pytest.raises(KeyError):
             crashing.failed(KeyError("bug"), crashed=True)

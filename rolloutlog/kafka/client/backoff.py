@@ -13,7 +13,7 @@ FIRST_S, MOST_S = 0.2, 5.0
 
 
 @dataclass(slots=True)
-class Patience:
+class Backoff:
     """Counts failures since the last success."""
 
     limit_s: float

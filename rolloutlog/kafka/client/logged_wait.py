@@ -1,4 +1,4 @@
-"""A wait that speaks: a line when it begins, one a minute, and one when it is over (design/exactly-once#waiting).
+"""A wait that is told: a line when it begins, one a minute, and one when it is over (design/exactly-once#waiting).
 
 Guarantees: a short wait, below `after_s`, says nothing. Leaves out: waiting, and for how long.
 """
@@ -13,7 +13,7 @@ EVERY_S = 60.0
 
 
 @dataclass(slots=True)
-class SpokenWait:
+class LoggedWait:
     """Call `goes_on` again and again while it lasts; `say` takes the lines."""
 
     say: Callable[[str], None]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from rolloutlog.kafka.client.spoken_wait import SpokenWait
+from rolloutlog.kafka.client.logged_wait import LoggedWait
 
 
-def waited(wait: SpokenWait, seconds: float) -> None:
+def waited(wait: LoggedWait, seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         wait.goes_on("no seed")
@@ -16,7 +16,7 @@ def waited(wait: SpokenWait, seconds: float) -> None:
 
 def test_it_says_a_line_when_it_begins_one_now_and_then_and_one_when_it_is_over() -> None:
     said = list[str]()
-    wait = SpokenWait(said.append, every_s=0.2)
+    wait = LoggedWait(said.append, every_s=0.2)
     waited(wait, 0.5)
     wait.over("a seed came")
     assert said[0] == "waiting: no seed"
@@ -27,7 +27,7 @@ def test_it_says_a_line_when_it_begins_one_now_and_then_and_one_when_it_is_over(
 
 def test_a_short_wait_says_nothing() -> None:
     said = list[str]()
-    wait = SpokenWait(said.append, after_s=10.0)
+    wait = LoggedWait(said.append, after_s=10.0)
     for _ in range(3):
         waited(wait, 0.02)
         wait.over("a seed came")
