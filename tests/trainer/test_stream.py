@@ -355,7 +355,7 @@ def test_a_deadline_passes_on_a_silent_partition(log: Log) -> None:
 
 
 def test_deadlines_run_on_the_brokers_clock(log: Log) -> None:
-    """One record dated 50 minutes ahead ended all deadlines of its partition; its own time stays in
+    """One record dated 50 minutes ahead ended all deadlines of its partition (design/log#time); its own time stays in
     `ce_time`."""
 
     async def body() -> None:
