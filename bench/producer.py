@@ -33,7 +33,7 @@ from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.read.reading import Tail
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.producers.checked_record import record_of
+from rolloutlog.producers.checked_record import checked_rollout
 from rolloutlog.producers.producer import RolloutProducer
 
 RECORDS = 2000
@@ -110,7 +110,7 @@ class Sending:
     def __init__(self, connection: Connection, settings: Settings, rollouts: Sequence[Rollout]) -> None:
         self._topic = connection.names.topic(Topic.ROLLOUTS)
         self._rollouts = rollouts
-        self._records = [record_of(rollout, source=SOURCE, now=NOW) for rollout in rollouts]
+        self._records = [checked_rollout(rollout, source=SOURCE, now=NOW) for rollout in rollouts]
         self._client = connection.producer()
         self._producer = RolloutProducer(settings, source=SOURCE)
 
@@ -133,7 +133,7 @@ class Sending:
         """The same, each record encoded, checked and hashed first."""
         fresh = [_fresh(rollout) for rollout in self._rollouts]
         start = perf_counter()
-        await asyncio.gather(*[await self._send(record_of(each, source=SOURCE, now=NOW)) for each in fresh])
+        await asyncio.gather(*[await self._send(checked_rollout(each, source=SOURCE, now=NOW)) for each in fresh])
         return perf_counter() - start
 
     async def ours(self) -> float:

@@ -25,7 +25,7 @@ class Background:
         self._name = name
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._told = False
+        self._reported = False
 
     def start(self, work: Work) -> None:
         """Begin."""
@@ -34,7 +34,7 @@ class Background:
     def check(self) -> None:
         """Raise what ended the task, if something did."""
         if self._task is not None and self._task.done() and not self._task.cancelled():
-            self._told = True
+            self._reported = True
             self._task.result()
 
     async def stop(self) -> None:
@@ -46,5 +46,5 @@ class Background:
         for task in late:
             task.cancel()
             await asyncio.wait({task})
-        if not self._task.cancelled() and (error := self._task.exception()) is not None and not self._told:
+        if not self._task.cancelled() and (error := self._task.exception()) is not None and not self._reported:
             logger.error("the %s failed: %s", self._name, error)

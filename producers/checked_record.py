@@ -1,8 +1,8 @@
 """What a producer writes, looked at with the readers' own checks before it is written (design/record#validation).
 
-Guarantees: what `record_of` and `note_of` return no reader will reject for what it says; what they refuse raises
-InvalidRecord with the reason of the dead letter that it would have become, and no sequence number is taken. The value
-is encoded once and hashed once. Leaves out: size (`rolloutlog.kafka.write.writing`) and policies that were never
+Guarantees: what `checked_rollout` and `checked_event` return no reader will reject for what it says; what they refuse
+raises InvalidRecord with the reason of the dead letter that it would have become, and no sequence number is taken. The
+value is encoded once and hashed once. Leaves out: size (`rolloutlog.kafka.write.writing`) and policies that were never
 published, which the trainer alone can know.
 """
 
@@ -21,7 +21,7 @@ from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.refusal import refusing
 
 
-def record_of(rollout: Rollout, *, source: str, now: int) -> Outgoing:
+def checked_rollout(rollout: Rollout, *, source: str, now: int) -> Outgoing:
     """The event of a rollout, `now` in milliseconds since 1970. Raises InvalidRecord."""
     with refusing():  # what an environment returned may be anything, and do anything
         check_slot(rollout.slot)
@@ -30,7 +30,7 @@ def record_of(rollout: Rollout, *, source: str, now: int) -> Outgoing:
         return rollout_event(rollout, source=source, now=now, body=body)
 
 
-def note_of(make: Callable[[], Outgoing], read: Callable[[Event], Any]) -> Outgoing:
+def checked_event(make: Callable[[], Outgoing], read: Callable[[Event], Any]) -> Outgoing:
     """A small event from `make`, once `read`, the readers' own function, has taken it. Raises InvalidRecord."""
     with refusing():
         record = make()

@@ -21,7 +21,7 @@ from rolloutlog.contract.wire.json_text import write
 from rolloutlog.contract.wire.refusal import refusing, text_of, type_name
 
 ErrorFact = BaseException | str | Mapping[str, Any]
-MOST_HELD = 4
+MAX_NESTED_ERRORS = 4
 """Errors of a group that are told."""
 
 
@@ -49,7 +49,7 @@ def _message_of(error: BaseException) -> str:
     if not isinstance(error, BaseExceptionGroup):
         return text_of(error)
     group = cast("BaseExceptionGroup[BaseException]", error)
-    held = "; ".join(f"{type_name(one)}: {text_of(one)}" for one in group.exceptions[:MOST_HELD])
+    held = "; ".join(f"{type_name(one)}: {text_of(one)}" for one in group.exceptions[:MAX_NESTED_ERRORS])
     return text_of(f"{text_of(group)}: {held}")
 
 

@@ -36,7 +36,7 @@ class OpenRun:
         return self.connection.max_record_bytes if self.blobs is None else None
 
 
-async def join(settings: Settings, role: Role, *, blob_patience_s: float = 0.0) -> OpenRun:
+async def open_run(settings: Settings, role: Role, *, blob_patience_s: float = 0.0) -> OpenRun:
     """The run of the settings' namespace, for who comes to it in this role; a blob store that is away is waited for so
     long.
 

@@ -22,7 +22,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.read.policy_log import read_policy_log
 from rolloutlog.kafka.write.writing import TransactionalWriter, now_ms
-from rolloutlog.producers.open_run import OpenRun, join
+from rolloutlog.producers.open_run import OpenRun, open_run
 
 ROLE = "trainer"
 SOURCE = "/trainer"
@@ -50,7 +50,7 @@ class PolicyPublisher:
         self._current: Policy | None = None
 
     async def __aenter__(self) -> Self:
-        run = self._run = await join(self.settings, Role.PUBLISHERS)
+        run = self._run = await open_run(self.settings, Role.PUBLISHERS)
         writer = TransactionalWriter(run.connection, run.connection.names.transactional_id(ROLE))
         await writer.start()
         self._writer = writer

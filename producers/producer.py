@@ -29,9 +29,9 @@ from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.kafka.write.writing import Writer, now_ms
-from rolloutlog.producers.checked_record import note_of, record_of
+from rolloutlog.producers.checked_record import checked_event, checked_rollout
 from rolloutlog.producers.endings import ErrorFact, aborted, failed
-from rolloutlog.producers.open_run import OpenRun, join
+from rolloutlog.producers.open_run import OpenRun, open_run
 from rolloutlog.producers.published import Published, Submission
 
 PATIENCE_S = 60.0
@@ -77,7 +77,7 @@ class RolloutProducer:
 
     async def open(self) -> None:
         """Connect and read what the run is. Raises BrokerUnreachable, and RunMismatch where no run is declared."""
-        self._run = await join(self.settings, self._role, blob_patience_s=self._blob_patience_s)
+        self._run = await open_run(self.settings, self._role, blob_patience_s=self._blob_patience_s)
         writer = Writer(self._run.connection, self._run.blobs)
         await writer.__aenter__()
         self._writer = writer
@@ -112,16 +112,16 @@ class RolloutProducer:
         Raises InvalidRecord, RecordTooLarge, BlobUnavailable before anything is written; BrokerUnreachable after
         `patience_s` seconds, when nobody knows whether it arrived: publish it again, its id is the same.
         """
-        return await self.arrived(await self.submit(rollout))
+        return await self.acknowledged(await self.submit(rollout))
 
     async def submit(self, rollout: Rollout) -> Submission:
         """Hand one attempt to the client, which batches; waits only while its buffer is full. Raises as `publish`."""
-        return await self.write(record_of(rollout, source=self.source, now=now_ms()))
+        return await self.write(checked_rollout(rollout, source=self.source, now=now_ms()))
 
     async def publish_many(self, rollouts: Iterable[Rollout]) -> list[Published]:
         """Write attempts together, in order, and wait for all: a bad one raises before any of them is written."""
         now = now_ms()
-        records = [record_of(rollout, source=self.source, now=now) for rollout in rollouts]
+        records = [checked_rollout(rollout, source=self.source, now=now) for rollout in rollouts]
         submissions = [await self.write(record) for record in records]
         await self.flush()
         return [await submission for submission in submissions]
@@ -142,7 +142,7 @@ class RolloutProducer:
         self, group: str, members: Iterable[int], reason: str, *, group_size: int, kind: RunKind = RunKind.TRAIN
     ) -> Published:
         """Say that these members of a group get no record any more; each that is open ends as cancelled."""
-        record = note_of(
+        record = checked_event(
             lambda: cancelled_event(
                 group=group,
                 group_size=group_size,
@@ -154,18 +154,18 @@ class RolloutProducer:
             ),
             read_cancelled,
         )
-        return await self.arrived(await self.write(record))
+        return await self.acknowledged(await self.write(record))
 
     async def annotate(self, slot: Slot, facts: Mapping[str, Any]) -> Published:
         """Add late facts to an attempt, such as `{"reward": 1.0}`; the newest wins per key."""
-        record = note_of(lambda: annotation_event(slot, facts, source=self.source, now=now_ms()), read_annotation)
-        return await self.arrived(await self.write(record))
+        record = checked_event(lambda: annotation_event(slot, facts, source=self.source, now=now_ms()), read_annotation)
+        return await self.acknowledged(await self.write(record))
 
     async def write(self, record: Outgoing) -> Submission:
         """Hand a record on `rollouts` to the client, which puts it on its group's partition."""
         return Submission(record, await self.writer.send(record), self.run.connection)
 
-    async def arrived(self, submission: Submission) -> Published:
+    async def acknowledged(self, submission: Submission) -> Published:
         """The handle of what was submitted, within `patience_s` seconds."""
         try:
             return await asyncio.wait_for(submission.wait(), self.patience_s)

@@ -15,7 +15,7 @@ from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.formats.writers.episode_lines import episode_of
 from rolloutlog.formats.writers.july_records import record_of, row_of
-from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.formats.writers.standing import StandingRollout
 
 OPEN_FILES, LONGEST_NAME = 32, 120
 
@@ -23,7 +23,7 @@ OPEN_FILES, LONGEST_NAME = 32, 120
 class Layout(Protocol):
     """Takes rollouts in order; `close` ends every file."""
 
-    def add(self, standing: Standing) -> None:
+    def add(self, standing: StandingRollout) -> None:
         """Write one rollout."""
         ...
 
@@ -72,7 +72,7 @@ class EpisodeLayout:
     def __init__(self, root: Path) -> None:
         self._files = Appending(root)
 
-    def add(self, standing: Standing) -> None:
+    def add(self, standing: StandingRollout) -> None:
         """Write an episode, and its copy where it was trained."""
         kind = standing.rollout.slot.kind
         lines = {f"rollouts/step_{standing.step}/{kind}/all": episode_of(standing, trained=False)}
@@ -93,7 +93,7 @@ class RecordLayout:
     def __init__(self, root: Path) -> None:
         self._files = Appending(root)
 
-    def add(self, standing: Standing) -> None:
+    def add(self, standing: StandingRollout) -> None:
         """Write a record and its row."""
         slot = standing.rollout.slot
         env = _file_name(slot.env or "unnamed")
@@ -121,7 +121,7 @@ class TableLayout:
         root.mkdir(parents=True, exist_ok=True)
         self._file = ParquetFile(root / "rollouts.parquet")
 
-    def add(self, standing: Standing) -> None:
+    def add(self, standing: StandingRollout) -> None:
         """Write a row."""
         self._file.add(standing)
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from rolloutlog.contract.errors import MissingExtra
 from rolloutlog.formats.writers.parquet_rows import row_of, schema
-from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.formats.writers.standing import StandingRollout
 
 BATCH_BYTES = 32 << 20
 
@@ -30,7 +30,7 @@ class ParquetFile:
         self._rows: list[dict[str, Any]] = []
         self._size = 0
 
-    def add(self, standing: Standing) -> None:
+    def add(self, standing: StandingRollout) -> None:
         """Write a row, some at a time."""
         self._rows.append(row_of(standing))
         self._size += len(standing.event.value or b"")

@@ -22,7 +22,7 @@ from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, Status
 from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.formats.writers.standing import Standing, step_of
+from rolloutlog.formats.writers.standing import StandingRollout, step_of
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.payloads import PayloadReader
@@ -53,7 +53,7 @@ class PartitionReader:
     _trained: dict[Member, int] = field(default_factory=dict[Member, int])
     _ordered: set[str] = field(default_factory=set[str])
 
-    async def standing(self, payloads: PayloadReader) -> AsyncIterator[Standing]:
+    async def standing(self, payloads: PayloadReader) -> AsyncIterator[StandingRollout]:
         """Rollouts that stand, in the order of their offsets. Raises OpenTransaction, BlobUnavailable."""
         await self._index()
         self._ordered = _ordered(self._places)
@@ -101,7 +101,7 @@ class PartitionReader:
                 if member.trainable_tokens:
                     self._trained[said.group, member.member] = said.step
 
-    async def _read(self, event: Event, member: Member, place: _Place, payloads: PayloadReader) -> Standing:
+    async def _read(self, event: Event, member: Member, place: _Place, payloads: PayloadReader) -> StandingRollout:
         notes: dict[str, Any] = {}
         if (step := self._trained.get(member)) is not None:
             notes |= {"trained": True, "step": step}
@@ -109,7 +109,7 @@ class PartitionReader:
         found = await payloads.read_all(handles)
         for handle in handles:
             notes |= read_annotation(found[handle])
-        return Standing(event, await self._rollout(event), notes, member[0] in self._ordered)
+        return StandingRollout(event, await self._rollout(event), notes, member[0] in self._ordered)
 
     async def _rollout(self, event: Event) -> Rollout:
         return read_rollout(event, await resolve_body(event, self.blobs))

@@ -27,7 +27,7 @@ from rolloutlog.kafka.write.writing import TransactionalWriter
 from rolloutlog.producers.importing.files.found_files import Finder, SourceFile, Sources
 from rolloutlog.producers.importing.report import ImportProgress, Report, Watch
 from rolloutlog.producers.importing.source_follower import Follower
-from rolloutlog.producers.open_run import join
+from rolloutlog.producers.open_run import open_run
 
 LOOK_AGAIN_MS = 5000
 """A file system that tells nothing of changes (NFS) is looked at so often."""
@@ -49,7 +49,7 @@ async def follow_runs(
         if find_spec(module) is None:
             raise MissingExtra("import", module)
     roots = _roots(paths)
-    run = await join(settings, Role.IMPORTERS)
+    run = await open_run(settings, Role.IMPORTERS)
     name = _name(paths)
     writer = TransactionalWriter(run.connection, run.connection.names.transactional_id(name), run.blobs)
     async with writer, PayloadReader(run.connection) as payloads:

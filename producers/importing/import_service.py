@@ -19,13 +19,13 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.importing.files.found_files import Sources, find_sources
 from rolloutlog.producers.importing.files.spans import FileSpan, spans_of
-from rolloutlog.producers.importing.intake_queue import IntakeQueue, Where
+from rolloutlog.producers.importing.line_intake import LineIntake, Where
 from rolloutlog.producers.importing.parsing.parsers import COUNT, READ, ParsedBatch, Parsers, Pass, T, parsers_for
 from rolloutlog.producers.importing.parsing.updates import UpdateAt, Updates
 from rolloutlog.producers.importing.placing.census import Census
 from rolloutlog.producers.importing.placing.known import Known, read_known, read_policies
 from rolloutlog.producers.importing.report import ImportProgress, Phase, Report, Watch
-from rolloutlog.producers.open_run import join
+from rolloutlog.producers.open_run import open_run
 
 LINGER_MS = 200
 """Nobody waits for a single rollout of a recorded run; fewer, fuller batches spare the broker a quarter of its work."""
@@ -99,15 +99,15 @@ async def _counted(source: _Source, group_size: int | None) -> tuple[Census, Upd
     return census, updates
 
 
-def _intake(run: str, census: Census, updates: Updates, known: Known, report: Report) -> IntakeQueue:
+def _intake(run: str, census: Census, updates: Updates, known: Known, report: Report) -> LineIntake:
     census.number(known)
-    return IntakeQueue(run, census, known, report, updates)
+    return LineIntake(run, census, known, report, updates)
 
 
 async def _write(
     settings: Settings, census: Census, updates: Updates, report: Report, source: _Source, strict: bool
 ) -> None:
-    run = await join(settings, Role.IMPORTERS)
+    run = await open_run(settings, Role.IMPORTERS)
     history = await read_policies(run.connection)
     intake = _intake(run.id, census, updates, await read_known(run.connection, census.wants), report)
     intake.policies, intake.limit = set(history.imported), run.record_limit
@@ -118,7 +118,7 @@ async def _write(
                 await writer.flush()  # a policy is known before the first rollout that it sampled
 
 
-async def _events(intake: IntakeQueue, source: _Source, strict: bool) -> AsyncIterator[Outgoing]:
+async def _events(intake: LineIntake, source: _Source, strict: bool) -> AsyncIterator[Outgoing]:
     """Events of all lines in order, and at the end those of what is missing."""
     path, number = "", 0
     async for batch in source.passed(READ, "importing"):
@@ -127,7 +127,7 @@ async def _events(intake: IntakeQueue, source: _Source, strict: bool) -> AsyncIt
         now = now_ms()
         for line in batch.items:
             number += 1
-            for event in intake.take(line, Where(path, number), now):
+            for event in intake.events_of(line, Where(path, number), now):
                 yield event
             if strict and not intake.report.ok:
                 intake.report.stopped = True

@@ -19,14 +19,14 @@ from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.formats.foreign.era import Era
-from rolloutlog.formats.foreign.normal import Normal
+from rolloutlog.formats.foreign.normal_line import NormalLine
 from rolloutlog.formats.foreign.recorded import TraceIdentity
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.producers.importing.files.lines import Line
 from rolloutlog.producers.importing.files.spans import FileSpan
-from rolloutlog.producers.importing.intake_queue import IntakeQueue, is_new
+from rolloutlog.producers.importing.line_intake import LineIntake, is_new
 from rolloutlog.producers.importing.outgoing import SOURCE
 from rolloutlog.producers.importing.parsing.updates import UpdateAt
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class LateNotes:
     """Which trace lies under which key, and the reader of records."""
 
-    intake: IntakeQueue
+    intake: LineIntake
     payloads: PayloadReader
     blobs: BlobStore | None
     _keys: dict[str, str] = field(default_factory=dict[str, str])
@@ -47,7 +47,7 @@ class LateNotes:
         if identity.traces:
             self._keys.update(dict.fromkeys(identity.traces, identity.keys[0]))
 
-    async def of(self, span: FileSpan, lines: Iterable[Line], normals: Iterable[Normal]) -> list[Outgoing]:
+    async def of(self, span: FileSpan, lines: Iterable[Line], normals: Iterable[NormalLine]) -> list[Outgoing]:
         """Notes of the updates among new lines, for traces whose record is on the log."""
         touched: dict[str, None] = {}
         for line, normal in zip(lines, normals, strict=True):

@@ -20,7 +20,7 @@ from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.formats.eras.own_lines import SOURCE as OWN
-from rolloutlog.formats.foreign.normal import Fault, Normal, NormalRollout
+from rolloutlog.formats.foreign.normal_line import Fault, NormalLine, NormalRollout
 from rolloutlog.producers.importing.placing.census import Place
 from rolloutlog.producers.importing.report import UNKNOWN
 
@@ -56,7 +56,7 @@ def slot_of(rollout: NormalRollout, place: Place, attempt: int) -> Slot:
     )
 
 
-def rollout_event(line: Normal, rollout: NormalRollout, slot: Slot, now: int) -> Outgoing:
+def rollout_event(line: NormalLine, rollout: NormalRollout, slot: Slot, now: int) -> Outgoing:
     """`rollout.completed` or `rollout.failed`; `now` in milliseconds since 1970."""
     known = {"rollout": slot.rollout, "raw_digest": line.digest, "step": rollout.step}
     return outgoing(
@@ -66,7 +66,7 @@ def rollout_event(line: Normal, rollout: NormalRollout, slot: Slot, now: int) ->
     )  # fmt: skip
 
 
-def note_event(line: Normal, slot: Slot, notes: Mapping[str, Any], now: int) -> Outgoing:
+def note_event(line: NormalLine, slot: Slot, notes: Mapping[str, Any], now: int) -> Outgoing:
     """`rollout.annotated`: what a copy of the trace adds."""
     return annotation_event(slot, notes, source=_source(line), now=now)
 
@@ -83,7 +83,7 @@ def policy_event(policy: Policy, run: str, now: int) -> Outgoing:
     return policy_imported(policy, run=run, source=SOURCE, now=now)
 
 
-def fault_event(line: Normal, fault: Fault, *, path: str, number: int, now: int) -> Outgoing:
+def fault_event(line: NormalLine, fault: Fault, *, path: str, number: int, now: int) -> Outgoing:
     """`record.rejected` of a line."""
     return rejected_line(
         Rejected(fault.reason, fault.detail), fault.raw, digest=line.digest, size=line.size, path=path, line=number,
@@ -91,6 +91,6 @@ def fault_event(line: Normal, fault: Fault, *, path: str, number: int, now: int)
     )  # fmt: skip
 
 
-def _source(line: Normal) -> str:
+def _source(line: NormalLine) -> str:
     is_own = line.rollout is not None and line.rollout.is_own
     return f"{SOURCE}/{OWN if is_own else line.era or UNKNOWN}"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from rolloutlog.producers.importing.files.counted import Counted
+from rolloutlog.producers.importing.files.occurrences import Occurrences
 
 Phase = Literal["counting", "importing"]
 
@@ -42,16 +42,16 @@ class EraCounts:
     changed: int = 0
     annotations: int = 0
     duplicates: int = 0
-    skipped: dict[str, Counted] = field(default_factory=dict[str, Counted])
-    rejected: dict[str, Counted] = field(default_factory=dict[str, Counted])
+    skipped: dict[str, Occurrences] = field(default_factory=dict[str, Occurrences])
+    rejected: dict[str, Occurrences] = field(default_factory=dict[str, Occurrences])
 
     def skip(self, reason: str, where: str) -> None:
         """Count a line that is fine, and not imported."""
-        self.skipped.setdefault(reason, Counted()).add(where)
+        self.skipped.setdefault(reason, Occurrences()).add(where)
 
     def reject(self, reason: str, where: str, why: str) -> None:
         """Count a line that went to the dead letters."""
-        self.rejected.setdefault(reason, Counted()).add(where, why)
+        self.rejected.setdefault(reason, Occurrences()).add(where, why)
 
 
 @dataclass(slots=True)
@@ -63,11 +63,11 @@ class Report:
 
     eras: dict[str, EraCounts] = field(default_factory=dict[str, EraCounts])
     files: int = 0
-    passed: dict[str, Counted] = field(default_factory=dict[str, Counted])
+    passed: dict[str, Occurrences] = field(default_factory=dict[str, Occurrences])
     bytes: int = 0
     groups: int = 0
     singles: int = 0
-    ambiguous: Counted = field(default_factory=Counted)
+    ambiguous: Occurrences = field(default_factory=Occurrences)
     cancelled: int = 0
     policies: int = 0
     seconds: float = 0.0
@@ -81,7 +81,7 @@ class Report:
 
     def pass_over(self, path: str, reason: str) -> None:
         """Count a file that holds no rollouts."""
-        self.passed.setdefault(reason, Counted()).add(path)
+        self.passed.setdefault(reason, Occurrences()).add(path)
 
     @property
     def imported(self) -> int:

@@ -20,7 +20,7 @@ from rolloutlog.contract.record.provenance import STATUS_OF
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.headers import Headers
-from rolloutlog.formats.foreign.normal import Normal
+from rolloutlog.formats.foreign.normal_line import NormalLine
 from rolloutlog.formats.foreign.recorded import TraceIdentity, trace_key
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.run_record import read_run
@@ -28,8 +28,8 @@ from rolloutlog.kafka.write.writing import TransactionalWriter, Written, now_ms
 from rolloutlog.producers.importing.files.found_files import SourceFile
 from rolloutlog.producers.importing.files.growing_file import Chunk, Cursor, file_key, new_lines, passed_lines
 from rolloutlog.producers.importing.files.spans import FileSpan
-from rolloutlog.producers.importing.intake_queue import IntakeQueue, Where
 from rolloutlog.producers.importing.late_notes import LateNotes
+from rolloutlog.producers.importing.line_intake import LineIntake, Where
 from rolloutlog.producers.importing.outgoing import SOURCE
 from rolloutlog.producers.importing.parsing.normalise import count, normalise
 from rolloutlog.producers.importing.parsing.updates import UpdateAt
@@ -50,7 +50,7 @@ class Follower:
 
     name: str
     writer: TransactionalWriter
-    intake: IntakeQueue
+    intake: LineIntake
     notes: LateNotes
     cursors: dict[str, Cursor] = field(default_factory=dict[str, Cursor])
     _done: dict[Path, Stamp] = field(default_factory=dict[Path, Stamp])
@@ -66,7 +66,7 @@ class Follower:
         """The follower as the last one of that name was, which `writer` has fenced. Raises as `follow_runs` does."""
         history = await read_policies(run.connection)
         known = await read_known(run.connection)
-        intake = IntakeQueue(run.id, Census(group_size, whole=False), known, Report(), limit=run.record_limit)
+        intake = LineIntake(run.id, Census(group_size, whole=False), known, Report(), limit=run.record_limit)
         intake.policies = set(history.imported)
         prefix = f"{name}/"
         facts = (await read_run(run.connection)).cursors
@@ -127,7 +127,7 @@ class Follower:
             self.cursors[key] = Cursor()
         return True
 
-    def _is_settled(self, span: FileSpan, lines: Iterable[Normal]) -> bool:
+    def _is_settled(self, span: FileSpan, lines: Iterable[NormalLine]) -> bool:
         """False where a file isn't the one that its first lines had it taken for, so that it is read from its start."""
         census = self.intake.census
         for line in lines:
@@ -135,11 +135,11 @@ class Follower:
                 census.see(line.rollout.identity, span)
         return census.files.settle_one(span.path, self.intake.known.files)
 
-    async def _commit(self, key: str, chunk: Chunk, lines: Sequence[Normal]) -> None:
+    async def _commit(self, key: str, chunk: Chunk, lines: Sequence[NormalLine]) -> None:
         number = 0 if chunk.change else self.cursors.get(key, Cursor()).line + 1
         events: list[Outgoing] = []
         for place, line in enumerate(lines, number):
-            events += self.intake.take(line, Where(chunk.span.path, place), now_ms())
+            events += self.intake.events_of(line, Where(chunk.span.path, place), now_ms())
         events += await self.notes.of(chunk.span, chunk.lines, lines)
         async with self.writer.transaction() as transaction:
             await transaction.send_all(events)
@@ -168,5 +168,5 @@ def _stamp(path: Path) -> Stamp:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _read(chunk: Chunk) -> list[Normal]:
+def _read(chunk: Chunk) -> list[NormalLine]:
     return [normalise(line, chunk.span) for line in chunk.lines]

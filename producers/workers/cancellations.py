@@ -22,7 +22,7 @@ from rolloutlog.producers.background import Background
 FETCH_BYTES = 1 << 20
 
 
-class HeldSeed(Protocol):
+class WatchedSeed(Protocol):
     """A seed that is held, and where it lies."""
 
     seed: Seed
@@ -37,7 +37,7 @@ class Cancellations:
     def __init__(self, connection: Connection, partitions: int) -> None:
         self._places = [(Topic.SEEDS, number) for number in range(partitions)]
         self._tail = Tail(connection, dict.fromkeys(self._places, 0), fetch_bytes=FETCH_BYTES)
-        self._watched: dict[int, set[HeldSeed]] = {}
+        self._watched: dict[int, set[WatchedSeed]] = {}
         self._next: dict[int, int] = {}
         """Where the reader stands on each partition that it reads."""
         self._starts: dict[int, int] = {}
@@ -62,13 +62,13 @@ class Cancellations:
         """Raise what ended the following, if something did."""
         self._following.check()
 
-    def watch(self, held: HeldSeed) -> None:
+    def watch(self, held: WatchedSeed) -> None:
         """Read on from this seed, or go on where an older one is watched; what is read again changes nothing."""
         self._watched.setdefault(held.partition, set()).add(held)
         self._starts[held.partition] = min(held.offset + 1, self._starts.get(held.partition, held.offset + 1))
         self._wanted.set()
 
-    def forget(self, held: HeldSeed) -> None:
+    def forget(self, held: WatchedSeed) -> None:
         """Watch it no more."""
         others = self._watched.get(held.partition, set())
         others.discard(held)

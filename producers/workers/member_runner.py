@@ -47,7 +47,7 @@ LINE = 400
 """Letters of an error on one line; the record has more of them."""
 
 
-class Maker:
+class MemberRunner:
     """Environment, engine, and where their results go."""
 
     def __init__(
@@ -64,20 +64,20 @@ class Maker:
         if (blobs := self._producer.run.blobs) is not None:
             blobs.stop()
 
-    async def make(self, take: SeedLease, ask: Ask, stop: asyncio.Event) -> str:
+    async def run(self, lease: SeedLease, ask: Ask, stop: asyncio.Event) -> str:
         """One member, and how it ended. A member whose turn comes after `stop` isn't started but given back."""
-        slot = take.seed.slot(ask, take.offset, run=self._producer.run.id)
-        if take.cancelled.is_set():
+        slot = lease.seed.slot(ask, lease.offset, run=self._producer.run.id)
+        if lease.cancelled.is_set():
             return "dropped"
         if stop.is_set():
             await self._producer.abort(slot)
             return "aborted"
-        work = asyncio.create_task(self._attempt(take, ask, slot), name=slot.event_id)
+        work = asyncio.create_task(self._attempt(lease, ask, slot), name=slot.event_id)
         try:
-            await self._until_done(work, take)
-            if take.cancelled.is_set():
+            await self._until_done(work, lease)
+            if lease.cancelled.is_set():
                 return "dropped"
-            return await self._publish(take, slot, work.result() if work.done() else Made())
+            return await self._publish(lease, slot, work.result() if work.done() else AttemptResult())
         except RolloutlogError:
             raise  # of ours, such as a broker that is away
         except Exception as error:  # noqa: BLE001  (of what was made, when it was looked at)
@@ -85,30 +85,30 @@ class Maker:
         finally:
             work.cancel()
 
-    async def _attempt(self, take: SeedLease, ask: Ask, slot: Slot) -> Made:
+    async def _attempt(self, lease: SeedLease, ask: Ask, slot: Slot) -> AttemptResult:
         """Run the environment. It may raise anything, and none of it may reach the event loop, which leaves the
         program for SystemExit and KeyboardInterrupt."""
         try:
-            return Made(trajectory=await self._rollout(take, ask, slot))
+            return AttemptResult(trajectory=await self._rollout(lease, ask, slot))
         except asyncio.CancelledError as error:
-            return Made() if self._wanted_no_more(take) else Made(error=error)
+            return AttemptResult() if self._wanted_no_more(lease) else AttemptResult(error=error)
         except BaseException as error:  # noqa: BLE001
-            return Made(error=error)
+            return AttemptResult(error=error)
 
-    async def _rollout(self, take: SeedLease, ask: Ask, slot: Slot) -> Trajectory:
-        seed = await self._origins.told(take.seed, take.partition)
+    async def _rollout(self, lease: SeedLease, ask: Ask, slot: Slot) -> Trajectory:
+        seed = await self._origins.with_task(lease.seed, lease.partition)
         prefix = await self._prefixes.of(seed)
         # a copy, since an environment may change what it is given, which its siblings are given as well
         told = deepcopy(Dispatch(seed, ask, slot, self._policies.current))
         made = await self._environment.rollout(replace(told, prefix=prefix), self._engine)
         return _with_origin(made, seed)
 
-    def _wanted_no_more(self, take: SeedLease) -> bool:
-        return take.cancelled.is_set() or self._paused.is_set()
+    def _wanted_no_more(self, lease: SeedLease) -> bool:
+        return lease.cancelled.is_set() or self._paused.is_set()
 
-    async def _until_done(self, work: asyncio.Task[Made], take: SeedLease) -> None:
+    async def _until_done(self, work: asyncio.Task[AttemptResult], lease: SeedLease) -> None:
         """Wait for the work, or cancel it when the seed is cancelled or the worker pauses."""
-        ends: set[asyncio.Task[Any]] = {asyncio.create_task(event.wait()) for event in (take.cancelled, self._paused)}
+        ends: set[asyncio.Task[Any]] = {asyncio.create_task(event.wait()) for event in (lease.cancelled, self._paused)}
         try:
             await asyncio.wait({work, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
@@ -120,7 +120,7 @@ class Maker:
             for end in ends:
                 end.cancel()
 
-    async def _publish(self, take: SeedLease, slot: Slot, made: Made) -> str:
+    async def _publish(self, lease: SeedLease, slot: Slot, made: AttemptResult) -> str:
         if made.trajectory is not None:
             return await self._complete(slot, made.trajectory)
         error = made.error
@@ -132,7 +132,7 @@ class Maker:
         if issubclass(type(error), Paused):
             return await self._abort(slot, getattr(error, "prefix", None))
         if issubclass(type(error), Refused):  # isinstance would ask the error itself
-            return await self._refuse(take, error)
+            return await self._refuse(lease, error)
         return await self._fail(slot, error)
 
     async def _complete(self, slot: Slot, trajectory: Trajectory) -> str:
@@ -158,10 +158,10 @@ class Maker:
             await self._producer.abort(slot)
         return "aborted"
 
-    async def _refuse(self, take: SeedLease, error: BaseException) -> str:
+    async def _refuse(self, lease: SeedLease, error: BaseException) -> str:
         """Cancel all that the seed asks for: no member can be made where one can't."""
-        take.cancelled.set()
-        seed = take.seed
+        lease.cancelled.set()
+        seed = lease.seed
         logger.info("seed %s is refused: %s", seed.id, _line(error))
         members = [ask.member for ask in seed.wanted]
         await self._producer.cancel(seed.group, members, REFUSED, group_size=seed.group_size, kind=seed.run_kind)
@@ -169,7 +169,7 @@ class Maker:
 
 
 @dataclass(slots=True, frozen=True)
-class Made:
+class AttemptResult:
     """What an attempt came to: a trajectory, an error, or neither where we cancelled it."""
 
     trajectory: Trajectory | None = None

@@ -32,8 +32,8 @@ from rolloutlog.producers.policy_follower import PolicyFollower
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.environment import Environment
-from rolloutlog.producers.workers.member_runner import Maker
-from rolloutlog.producers.workers.seed_leases import SeedLease, Takes
+from rolloutlog.producers.workers.member_runner import MemberRunner
+from rolloutlog.producers.workers.seed_leases import SeedLease, SeedLeases
 from rolloutlog.producers.workers.seed_sources import Origins, Prefixes
 
 logger = logging.getLogger(__name__)
@@ -64,20 +64,22 @@ async def run_worker(
         connection = producer.run.connection
         policies = await stack.enter_async_context(PolicyFollower(connection=connection))
         payloads = await stack.enter_async_context(PayloadReader(connection))
-        takes = await stack.enter_async_context(Takes(producer, name, session_timeout_ms=session_timeout_ms))
+        leases = await stack.enter_async_context(SeedLeases(producer, name, session_timeout_ms=session_timeout_ms))
         if stop is None:
             stack.enter_context(stopped_by(signal.SIGTERM, ending))
         seeds = await stack.enter_async_context(PayloadReader(connection, Topic.SEEDS))
         prefixes, origins = Prefixes(producer.run, payloads), Origins(producer.run, seeds)
-        maker = Maker(producer, policies, prefixes, origins, environment, engine)
-        return await Worker(takes, maker, concurrency, grace_s, ending).run()
+        runner = MemberRunner(producer, policies, prefixes, origins, environment, engine)
+        return await Worker(leases, runner, concurrency, grace_s, ending).run()
 
 
 class Worker:
     """Keeps up to `concurrency` members running."""
 
-    def __init__(self, takes: Takes, maker: Maker, concurrency: int, grace_s: float, stop: asyncio.Event) -> None:
-        self._takes, self._maker = takes, maker
+    def __init__(
+        self, leases: SeedLeases, runner: MemberRunner, concurrency: int, grace_s: float, stop: asyncio.Event
+    ) -> None:
+        self._leases, self._runner = leases, runner
         self._pool = AioPool(concurrency)
         self._grace_s = grace_s
         self._stop = stop
@@ -92,9 +94,9 @@ class Worker:
         ending = asyncio.create_task(self._end())
         try:
             while not self._stop.is_set():
-                if (take := await self._takes.next()) is not None:
-                    self._start(take)
-                self._tell_of_waiting(take)
+                if (lease := await self._leases.next()) is not None:
+                    self._start(lease)
+                self._log_waiting(lease)
                 await self._room()
         except BlobUnavailable:
             if not self._stop.is_set():  # else it was waited for, with a seed that others may take
@@ -104,35 +106,35 @@ class Worker:
             raise
         finally:
             self._stop.set()
-            await self._takes.stop_taking()
+            await self._leases.stop_taking()
             await self._pool.join()
             await ending
         if self._failure is not None:
             raise self._failure
         return self._endings
 
-    def _tell_of_waiting(self, take: SeedLease | None) -> None:
+    def _log_waiting(self, lease: SeedLease | None) -> None:
         """A worker that has nothing to do says so."""
-        if take is not None or not self._pool.is_empty:
+        if lease is not None or not self._pool.is_empty:
             self._waiting.over("a seed came")
         else:
-            self._waiting.goes_on(self._takes.lack)
+            self._waiting.goes_on(self._leases.lack)
 
-    def _start(self, take: SeedLease) -> None:
+    def _start(self, lease: SeedLease) -> None:
         """Start the members of a seed as slots get free; they wait in the pool, so that ending this waits for none."""
-        wanted = take.seed.wanted
-        self._left[take] = len(wanted)
+        wanted = lease.seed.wanted
+        self._left[lease] = len(wanted)
         for ask in wanted:
-            self._pool.spawn_n(self._member(take, ask)).add_done_callback(self._settled)
+            self._pool.spawn_n(self._member(lease, ask)).add_done_callback(self._settled)
 
-    async def _member(self, take: SeedLease, ask: Ask) -> None:
+    async def _member(self, lease: SeedLease, ask: Ask) -> None:
         try:
-            self._endings[await self._maker.make(take, ask, self._stop)] += 1
+            self._endings[await self._runner.run(lease, ask, self._stop)] += 1
         finally:
-            self._left[take] -= 1
-            if not self._left[take]:
-                del self._left[take]
-                self._takes.release(take)
+            self._left[lease] -= 1
+            if not self._left[lease]:
+                del self._left[lease]
+                self._leases.release(lease)
 
     def _settled(self, future: asyncio.Future[None]) -> None:
         """asyncio-pool leaves exceptions in futures that nobody awaits: the first one stops the worker."""
@@ -155,7 +157,7 @@ class Worker:
         while not self._pool.is_empty and waited < self._grace_s:
             await asyncio.sleep(TICK_S)
             waited += TICK_S
-        self._maker.pause()
+        self._runner.pause()
 
 
 @contextmanager

@@ -1,9 +1,9 @@
-"""Taking seeds: a worker says that a seed is its own, and for how long, before it starts the members
+"""Leases on seeds: a worker takes a seed, for a time that it renews, before it starts the members
 (design/groups#leases).
 
-Guarantees: `seed.taken` is on the log, and the seed's offset committed, before `next` returns the take; if that
+Guarantees: `seed.taken` is on the log, and the seed's offset committed, before `next` returns the lease; if that
 commit fails the seed is forgotten, and the lease on the log lets the buffer ask again; so a rebalance repeats
-nothing, however long a rollout lasts. Every take is renewed each third of the lease until it is released, and its
+nothing, however long a rollout lasts. Every lease is renewed each third of its time until it is released, and its
 `cancelled` is set when the seed is cancelled. A seed that can't be read is passed over; where its group can be read,
 the members are cancelled. Leaves out: making the members (`worker`).
 """
@@ -28,7 +28,7 @@ from rolloutlog.kafka.loop.index_reader import backlogs
 from rolloutlog.kafka.loop.work_queue import SESSION_MS, WorkQueue
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.producers.background import Background
-from rolloutlog.producers.checked_record import record_of
+from rolloutlog.producers.checked_record import checked_rollout
 from rolloutlog.producers.endings import aborted
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.workers.cancellations import Cancellations
@@ -42,7 +42,7 @@ RENEWALS_A_LEASE = 3
 
 @dataclass(slots=True, eq=False)
 class SeedLease:
-    """A seed that this worker holds. `cancelled` is set when nobody wants it any more."""
+    """A seed that this worker has taken. `cancelled` is set when nobody wants it any more."""
 
     seed: Seed
     partition: int
@@ -51,8 +51,8 @@ class SeedLease:
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Takes:
-    """Seeds for one worker: `async with Takes(producer, "worker-1") as takes: take = await takes.next()`."""
+class SeedLeases:
+    """Seeds for one worker: `async with SeedLeases(producer, "worker-1") as leases: lease = await leases.next()`."""
 
     def __init__(
         self, producer: RolloutProducer, worker: str, *, lease_s: float | None = None,
@@ -68,7 +68,7 @@ class Takes:
         )
         self._cancellations = Cancellations(connection, producer.run.partitions)
         self._renewing = Background("renewal of leases")
-        self._held = set[SeedLease]()
+        self._leases = set[SeedLease]()
 
     async def __aenter__(self) -> Self:
         await self._cancellations.open()
@@ -86,7 +86,7 @@ class Takes:
         await self._cancellations.close()
 
     async def stop_taking(self) -> None:
-        """Leave the group, so that others take what is left; takes that are held are renewed as before."""
+        """Leave the group, so that others take what is left; leases go on being renewed."""
         await self._queue.close()
 
     @property
@@ -100,7 +100,7 @@ class Takes:
         )
 
     async def next(self) -> SeedLease | None:
-        """The next take, or None when there was none within half a second. Don't cancel it.
+        """The next lease, or None when there was none within half a second. Don't cancel it.
 
         Raises BrokerUnreachable, and what ended the renewals.
         """
@@ -110,25 +110,25 @@ class Takes:
         if offered is None:
             return None
         seed = await self._seed_of(offered.event)
-        take = None if seed is None else SeedLease(seed, offered.event.partition, offered.event.offset)
-        if take is not None:
-            await self._say(take)
+        lease = None if seed is None else SeedLease(seed, offered.event.partition, offered.event.offset)
+        if lease is not None:
+            await self._publish_taken(lease)
         if not await self._queue.commit(offered):
             logger.info("seeds/%s went to another worker", offered.event.handle)
             return None
-        if take is not None:
-            self._held.add(take)
-            self._cancellations.watch(take)
-        return take
+        if lease is not None:
+            self._leases.add(lease)
+            self._cancellations.watch(lease)
+        return lease
 
-    def release(self, take: SeedLease) -> None:
+    def release(self, lease: SeedLease) -> None:
         """The members have ended: renew no more."""
-        self._held.discard(take)
-        self._cancellations.forget(take)
+        self._leases.discard(lease)
+        self._cancellations.forget(lease)
 
-    async def _say(self, take: SeedLease) -> None:
+    async def _publish_taken(self, lease: SeedLease) -> None:
         """`seed.taken`, acknowledged."""
-        await self._producer.arrived(await self._producer.write(self._taken(take.seed, take.renewal)))
+        await self._producer.acknowledged(await self._producer.write(self._taken(lease.seed, lease.renewal)))
 
     def _taken(self, seed: Seed, renewal: int) -> Outgoing:
         return taken_event(
@@ -144,19 +144,19 @@ class Takes:
             try:
                 await asyncio.wait_for(stopping.wait(), self._lease_s / RENEWALS_A_LEASE)
             except TimeoutError:
-                held = list(self._held)
-                self._tell_of_late(held, clock() - renewed)
+                held = list(self._leases)
+                self._warn_of_late_renewal(held, clock() - renewed)
                 renewed = clock()
-                for take in held:
-                    take.renewal += 1
-                answers = await asyncio.gather(*(self._say(take) for take in held), return_exceptions=True)
-                for take, error in zip(held, answers, strict=True):
+                for lease in held:
+                    lease.renewal += 1
+                answers = await asyncio.gather(*(self._publish_taken(lease) for lease in held), return_exceptions=True)
+                for lease, error in zip(held, answers, strict=True):
                     if isinstance(error, BrokerUnreachable):
-                        logger.warning("the lease of seed %s couldn't be renewed: %s", take.seed.id, error)
+                        logger.warning("the lease of seed %s couldn't be renewed: %s", lease.seed.id, error)
                     elif isinstance(error, BaseException):
                         raise error from None
 
-    def _tell_of_late(self, held: Sequence[SeedLease], waited_s: float) -> None:
+    def _warn_of_late_renewal(self, held: Sequence[SeedLease], waited_s: float) -> None:
         """A call that blocks the event loop keeps renewals from the log as well."""
         if held and waited_s > self._lease_s:
             logger.warning(
@@ -187,7 +187,7 @@ class Takes:
         that takes it."""
         self._taken(seed, 0)
         slot = seed.slot(seed.wanted[0], offset, run=self._producer.run.id)
-        record_of(aborted(slot), source=self._producer.source, now=now_ms())
+        checked_rollout(aborted(slot), source=self._producer.source, now=now_ms())
 
     async def _end_group_of(self, event: Event) -> None:
         """Nobody can make the members of a bad origin seed: say so where its headers name the group."""

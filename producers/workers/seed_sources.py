@@ -46,7 +46,7 @@ class Origins:
     def __init__(self, run: OpenRun, seeds: PayloadReader) -> None:
         self._run, self._seeds = run, seeds
 
-    async def told(self, seed: Seed, partition: int) -> Seed:
+    async def with_task(self, seed: Seed, partition: int) -> Seed:
         """The seed with task and messages of its origin, which lies on the same partition.
 
         Raises NotFound, BlobUnavailable, Rejected or another ValueError.

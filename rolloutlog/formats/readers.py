@@ -21,15 +21,15 @@ from rolloutlog.formats.eras import own_lines as own
 from rolloutlog.formats.foreign.era import Beside, Era, sniff
 from rolloutlog.formats.foreign.export_stamp import take_stamp
 from rolloutlog.formats.foreign.glance import Glance, glance_at, skim
-from rolloutlog.formats.foreign.recorded import Origin, Recorded, TraceIdentity, mark_of
-from rolloutlog.formats.foreign.rejecting import attempt
+from rolloutlog.formats.foreign.recorded import Origin, RecordedRollout, TraceIdentity, mark_of
+from rolloutlog.formats.foreign.rejecting import read_or_reject
 
 
 class Reader(NamedTuple):
     """How lines of one era are read: whose a line is, and what it holds."""
 
     identify: Callable[[Glance, Origin], TraceIdentity]
-    read: Callable[[dict[str, Any], Glance, Origin], Recorded]
+    read: Callable[[dict[str, Any], Glance, Origin], RecordedRollout]
 
 
 READERS: dict[Era, Reader] = {
@@ -44,7 +44,7 @@ READERS: dict[Era, Reader] = {
 
 
 @dataclass(slots=True)
-class Parsed:
+class ParsedLine:
     """A parsed line and what it is."""
 
     line: dict[str, Any]
@@ -70,22 +70,22 @@ def identify(line: Glance, era: Era, origin: Origin, raw: bytes | memoryview) ->
     return replace(identity, mark=mark_of(digest_of(raw))) if needed else identity
 
 
-def parse(raw: bytes) -> Parsed:
+def parse(raw: bytes) -> ParsedLine:
     """A line and what it is. Raises Rejected(not-json, shape or era-unknown)."""
     line = json_text.parse(raw)
     looked_at = glance_at(line)
     form = sniff(looked_at)
     if form is None:
         raise Rejected(RejectReason.ERA_UNKNOWN, f"no era has a line with the keys {', '.join(sorted(line))[:200]}")
-    return Parsed(line, looked_at, form)
+    return ParsedLine(line, looked_at, form)
 
 
-def read(parsed: Parsed, era: Era, origin: Origin) -> Recorded:
+def read(parsed: ParsedLine, era: Era, origin: Origin) -> RecordedRollout:
     """A line as a sound rollout; its dicts become the record's. Raises Rejected."""
     stamp = take_stamp(parsed.line)
 
-    def as_its_era() -> Recorded:
-        recorded = attempt(READERS[era].read, parsed.line, parsed.glance, origin)
+    def as_its_era() -> RecordedRollout:
+        recorded = read_or_reject(READERS[era].read, parsed.line, parsed.glance, origin)
         if isinstance(recorded, Rejected):
             raise recorded
         return recorded

@@ -20,7 +20,7 @@ from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.rejection import HOSTILE, Rejected
-from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.formats.writers.standing import StandingRollout
 from rolloutlog.trainer.staleness.agents import agents_of
 from tests.buffer.events_by_hand import fresh, rollout
 from tests.buffer.partition_log import Owner
@@ -88,7 +88,7 @@ def test_an_export_is_whole_without_what_its_layout_can_not_hold(
     written = 0
     for raw in (*raws, Raw.of(rollout("good", 0))):
         try:
-            files.add(Standing(event := raw.event(1), read_rollout(event), {"trained": True, "step": 1}))
+            files.add(StandingRollout(event := raw.event(1), read_rollout(event), {"trained": True, "step": 1}))
         except Rejected:
             continue
         except HOSTILE:

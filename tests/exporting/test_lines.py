@@ -20,11 +20,11 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import AGENT, Trajectory
 from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
-from rolloutlog.formats.foreign.normal import Normal
+from rolloutlog.formats.foreign.normal_line import NormalLine
 from rolloutlog.formats.foreign.recorded import Origin, TraceIdentity
 from rolloutlog.formats.writers.episode_lines import episode_of
 from rolloutlog.formats.writers.july_records import record_of, row_of
-from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.formats.writers.standing import StandingRollout
 from rolloutlog.producers.importing.files.lines import Line
 from rolloutlog.producers.importing.files.spans import FileSpan
 from rolloutlog.producers.importing.outgoing import slot_of
@@ -35,7 +35,7 @@ from tests.cases.raw import Raw
 from tests.cases.rollouts import sound
 from tests.cases.strategies import rollouts
 
-Write = Callable[[Standing], bytes]
+Write = Callable[[StandingRollout], bytes]
 LAYOUTS: dict[str, Write] = {
     "episodes": lambda standing: episode_of(standing, trained=False),
     "what was trained": lambda standing: episode_of(standing, trained=True),
@@ -45,11 +45,11 @@ SPAN = FileSpan("rollouts/step_7/train/all/traces.jsonl", Origin(step=7, env="el
 each_layout = pytest.mark.parametrize("write", LAYOUTS.values(), ids=LAYOUTS)
 
 
-def standing_of(rollout: Rollout, notes: dict[str, Any] | None = None) -> Standing:
-    return Standing(Raw.of(rollout_event(rollout, source="/tests", now=0)).event(), rollout, notes or {})
+def standing_of(rollout: Rollout, notes: dict[str, Any] | None = None) -> StandingRollout:
+    return StandingRollout(Raw.of(rollout_event(rollout, source="/tests", now=0)).event(), rollout, notes or {})
 
 
-def read(text: bytes) -> Normal:
+def read(text: bytes) -> NormalLine:
     normal = normalise(Line(0, text + b"\n"), SPAN)
     assert normal.fault is None, normal.fault
     return normal

@@ -18,7 +18,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.formats.writers.episode_lines import episode_of
 from rolloutlog.formats.writers.july_records import record_of
-from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.formats.writers.standing import StandingRollout
 from rolloutlog.producers.importing.demo_records import demo_run
 from tests.importing.paper_log import PaperLog
 from tests.importing.reading import read_raw
@@ -59,7 +59,7 @@ JULY = (without_stamp, without_errors, with_more, with_more_in_a_node, with_anot
 EPISODES = (with_more, without_a_task, without_a_message)
 
 
-def standing(line: Line, folder: Path) -> Standing:
+def standing(line: Line, folder: Path) -> StandingRollout:
     """A line as it stands on a log that imported it."""
     file = folder / "rollouts/step_3/train/all/traces.jsonl"
     file.parent.mkdir(parents=True)
@@ -68,7 +68,7 @@ def standing(line: Line, folder: Path) -> Standing:
     assert log.add(folder).imported == 1
     (event,) = (e for e in log.events.values() if Headers(e.headers).type in STATUS_OF)
     read = Event(Topic.ROLLOUTS, 0, 0, 0, event.key, Headers(event.headers), event.value)
-    return Standing(read, read_rollout(read), {}, is_ordered=True)
+    return StandingRollout(read, read_rollout(read), {}, is_ordered=True)
 
 
 @pytest.mark.parametrize("change", JULY)

@@ -20,7 +20,7 @@ from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.producers.importing.files.found_files import find_sources
 from rolloutlog.producers.importing.files.spans import spans_of
-from rolloutlog.producers.importing.intake_queue import IntakeQueue, Where
+from rolloutlog.producers.importing.line_intake import LineIntake, Where
 from rolloutlog.producers.importing.parsing.parsers import COUNT, READ, Parsers
 from rolloutlog.producers.importing.parsing.updates import UpdateAt, Updates
 from rolloutlog.producers.importing.placing.census import Census
@@ -64,11 +64,11 @@ class PaperLog:
         known = self._known(census)
         census.number(known)
         report.ambiguous = census.ambiguous
-        intake, numbers = IntakeQueue("run", census, known, report, updates), defaultdict[str, int](int)
+        intake, numbers = LineIntake("run", census, known, report, updates), defaultdict[str, int](int)
         async for batch in parsers.read(READ, spans):
             for line in batch.items:
                 numbers[batch.span.path] += 1
-                for event in intake.take(line, Where(batch.span.path, numbers[batch.span.path]), 0):
+                for event in intake.events_of(line, Where(batch.span.path, numbers[batch.span.path]), 0):
                     if self.written == stop:
                         return report
                     self._write(event)

@@ -12,7 +12,7 @@ import orjson
 from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.formats.foreign.era import Beside, Era
-from rolloutlog.formats.foreign.recorded import Origin, Recorded, TraceIdentity
+from rolloutlog.formats.foreign.recorded import Origin, RecordedRollout, TraceIdentity
 from rolloutlog.formats.readers import identify, look, parse, read
 
 
@@ -32,14 +32,14 @@ def whose(raw: bytes, origin: Origin | None = None) -> TraceIdentity:
     return found
 
 
-def read_raw(raw: bytes, origin: Origin | None = None) -> Recorded:
+def read_raw(raw: bytes, origin: Origin | None = None) -> RecordedRollout:
     """A line as a rollout. Raises Rejected."""
     parsed = parse(raw)
     assert isinstance(parsed.form, Era)
     return read(parsed, parsed.form, origin or Origin())
 
 
-def read_line(line: dict[str, Any], origin: Origin | None = None) -> Recorded:
+def read_line(line: dict[str, Any], origin: Origin | None = None) -> RecordedRollout:
     """The same of a line that isn't text yet."""
     return read_raw(orjson.dumps(line), origin)
 

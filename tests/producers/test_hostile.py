@@ -13,7 +13,7 @@ from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import EventType, Status
 from rolloutlog.contract.wire.refusal import MESSAGE_LIMIT
-from rolloutlog.producers.checked_record import record_of
+from rolloutlog.producers.checked_record import checked_rollout
 from rolloutlog.producers.endings import error_fact, failed
 from rolloutlog.producers.workers.rollout_worker import run_worker
 from tests.cases.rollouts import sound
@@ -29,7 +29,7 @@ def test_any_error_becomes_a_record(name: str) -> None:
     fact = error_fact(error)
     assert fact["type"] == ("Unnamed" if name == "unnamed" else type(error).__name__)
     assert len(fact["message"]) <= MESSAGE_LIMIT
-    assert record_of(failed(sound("g").slot, error), source="/t", now=1).value
+    assert checked_rollout(failed(sound("g").slot, error), source="/t", now=1).value
 
 
 def test_an_error_keeps_what_it_says() -> None:

@@ -20,7 +20,7 @@ from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Column, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.headers import Headers
-from rolloutlog.producers.checked_record import note_of, record_of
+from rolloutlog.producers.checked_record import checked_event, checked_rollout
 from tests.cases.bad_inputs import BAD_INPUTS, BadInput
 from tests.cases.raw import NOW, SOURCE
 from tests.cases.rollouts import sound
@@ -42,7 +42,7 @@ def flat(**changed: Any) -> Rollout:
 
 def test_what_is_written_is_what_a_reader_reads() -> None:
     rollout = sound("g", 1)
-    event = event_of(record_of(rollout, source=SOURCE, now=NOW))
+    event = event_of(checked_rollout(rollout, source=SOURCE, now=NOW))
     assert read_headers(event) == "rollout.completed"
     read = read_rollout(event)
     assert (read.slot, read.trajectory) == (rollout.slot, rollout.trajectory)
@@ -53,7 +53,7 @@ def test_every_bad_input_that_a_producer_can_express_is_refused(row: BadInput) -
     """The reason is the one that the record would have had as a dead letter."""
     assert row.rollout is not None
     with pytest.raises(InvalidRecord) as refusal:
-        record_of(row.rollout, source=SOURCE, now=NOW)
+        checked_rollout(row.rollout, source=SOURCE, now=NOW)
     assert refusal.value.reason == row.refused_for
     assert refusal.value.hint
 
@@ -81,7 +81,7 @@ def test_every_bad_input_that_a_producer_can_express_is_refused(row: BadInput) -
 def test_a_slot_that_would_be_read_as_another_is_refused(slot: dict[str, Any]) -> None:
     rollout = Rollout(Slot(**slot), sound("g").trajectory)
     with pytest.raises(InvalidRecord):
-        record_of(rollout, source=SOURCE, now=NOW)
+        checked_rollout(rollout, source=SOURCE, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_slot_that_would_be_read_as_another_is_refused(slot: dict[str, Any]) -
 def test_flat_lists_are_taken_exactly_or_refused(changed: dict[str, Any], reason: RejectReason) -> None:
     """Nothing is silently cut or nulled; a NaN reward in JSON would say that it is pending (design/log#numbers)."""
     with pytest.raises(InvalidRecord) as refusal:
-        record_of(flat(**changed), source=SOURCE, now=NOW)
+        checked_rollout(flat(**changed), source=SOURCE, now=NOW)
     assert refusal.value.reason == reason
 
 
@@ -120,7 +120,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         response_ids=np.array([3, 4, 5]), logprobs=np.array([-0.5, -0.25, -0.125]), versions=np.int64(3),
         reward=np.float32(0.5), member=np.int64(1),
     )  # fmt: skip
-    read = read_rollout(event_of(record_of(rollout, source=SOURCE, now=NOW)))
+    read = read_rollout(event_of(checked_rollout(rollout, source=SOURCE, now=NOW)))
     assert read.trajectory.segments.tolist() == [[0, 3, 0]]
     assert read.trajectory.reward == 0.5
     assert read.slot.member == 1
@@ -140,28 +140,28 @@ def test_an_optional_column_that_no_reader_could_take_is_refused(column: Column)
     rollout = sound("g")
     rollout.trajectory.columns["extra"] = column
     with pytest.raises(InvalidRecord):
-        record_of(rollout, source=SOURCE, now=NOW)
+        checked_rollout(rollout, source=SOURCE, now=NOW)
 
 
 def test_an_optional_column_cant_stand_in_for_a_required_one() -> None:
     rollout = sound("g")
     rollout.trajectory.columns["token_ids"] = Column(np.zeros(7, np.int32), "token")
     with pytest.raises(InvalidRecord, match="token_ids"):
-        record_of(rollout, source=SOURCE, now=NOW)
+        checked_rollout(rollout, source=SOURCE, now=NOW)
 
 
 def test_columns_of_another_dtype_are_refused() -> None:
     rollout = sound("g")
     rollout.trajectory.token_ids = rollout.trajectory.token_ids.astype(np.int64)  # type: ignore[assignment]
     with pytest.raises(InvalidRecord) as refusal:
-        record_of(rollout, source=SOURCE, now=NOW)
+        checked_rollout(rollout, source=SOURCE, now=NOW)
     assert refusal.value.reason == RejectReason.SHAPE
 
 
 def test_what_is_no_trajectory_at_all_is_refused() -> None:
     for thing in (None, {}, "text"):
         with pytest.raises(InvalidRecord):
-            record_of(Rollout(sound("g").slot, thing), source=SOURCE, now=NOW)  # type: ignore[arg-type]
+            checked_rollout(Rollout(sound("g").slot, thing), source=SOURCE, now=NOW)  # type: ignore[arg-type]
 
 
 @given(
@@ -173,7 +173,7 @@ def test_a_record_is_either_refused_or_read_back_as_it_was(
 ) -> None:
     slot = Slot(group=group, group_size=size, member=member, attempt=attempt, group_train=needed, env=env)
     try:
-        record = record_of(
+        record = checked_rollout(
             Rollout(slot, Trajectory.build([Node(token_ids=[1], mask=[0])], {"stop_condition": stop})),
             source=SOURCE,
             now=NOW,
@@ -189,16 +189,16 @@ def test_small_events_are_checked_as_well() -> None:
     bad: list[Any] = [{"reward": float("nan")}, {"reward": "high"}, {"reward": True}, {"task": object()}, {1: 2}]
     for facts in bad:
         with pytest.raises(InvalidRecord):
-            note_of(lambda facts=facts: annotation_event(slot, facts, source=SOURCE, now=NOW), read_annotation)
+            checked_event(lambda facts=facts: annotation_event(slot, facts, source=SOURCE, now=NOW), read_annotation)
     with pytest.raises(InvalidRecord):
-        note_of(
+        checked_event(
             lambda: annotation_event(replace(slot, member=2), {}, source=SOURCE, now=NOW),
             read_annotation,
         )
     nobody: list[Any] = [[2], [-1], ["0"], [0, True]]
     for members in nobody:
         with pytest.raises(InvalidRecord):
-            note_of(
+            checked_event(
                 lambda members=members: cancelled_event(
                     group="g", group_size=2, members=members, reason="refused", source=SOURCE, now=NOW
                 ),

@@ -16,7 +16,7 @@ from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.workers import seed_leases as taking
 from tests.producers.log import emit, seed_of, until
-from tests.producers.test_takes import take, worker
+from tests.producers.test_seed_leases import take, worker
 
 pytestmark = pytest.mark.broker
 OPTIONS = LoopOptions(session_timeout_ms=3000)

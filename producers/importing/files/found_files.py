@@ -22,7 +22,7 @@ from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.formats.foreign.recorded import Origin
 from rolloutlog.producers.importing.files.evidence import Evidence, evidence_beside
 from rolloutlog.producers.importing.files.lines import beginning_of, first_line, is_whole
-from rolloutlog.producers.importing.files.magic import foreign
+from rolloutlog.producers.importing.files.magic import foreign_format
 
 LINES = (".jsonl", ".jsonl.zst")
 PARTS_OF_A_RUN = ("rollouts", "monitors")
@@ -122,7 +122,7 @@ class Finder:
         if (known := self._origins.get((file, inode))) is not None:
             return known
         beginning = beginning_of(file)
-        if (why := foreign(beginning)) is not None:
+        if (why := foreign_format(beginning)) is not None:
             return why
         origin, evidence = origin_of(file), self._beside(file)
         made = replace(

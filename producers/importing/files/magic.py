@@ -46,7 +46,7 @@ _DOCUMENT = re.compile(rb"\s*(?:\[\s*[\{\n]|\{\s*\n\s+\")")
 """One JSON text over several lines: an array of objects, or an object whose first key stands on a line of its own."""
 
 
-def foreign(head: bytes) -> str | None:
+def foreign_format(head: bytes) -> str | None:
     """What a file is that begins so, if it isn't lines of JSON; None for one that may be."""
     for magic, name, advice in KNOWN:
         if head.startswith(magic):

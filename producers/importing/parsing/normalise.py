@@ -18,10 +18,10 @@ from rolloutlog.contract.record import provenance, value
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.formats.foreign.era import Beside, Era
-from rolloutlog.formats.foreign.normal import Fault, Normal, NormalRollout
-from rolloutlog.formats.foreign.recorded import Origin, Recorded, TraceIdentity
-from rolloutlog.formats.foreign.rejecting import attempt
-from rolloutlog.formats.readers import Parsed, identify, look, parse, read
+from rolloutlog.formats.foreign.normal_line import Fault, NormalLine, NormalRollout
+from rolloutlog.formats.foreign.recorded import Origin, RecordedRollout, TraceIdentity
+from rolloutlog.formats.foreign.rejecting import read_or_reject
+from rolloutlog.formats.readers import ParsedLine, identify, look, parse, read
 from rolloutlog.producers.importing.files.lines import Line
 from rolloutlog.producers.importing.files.spans import FileSpan
 from rolloutlog.producers.importing.parsing.july_index import check_row
@@ -35,7 +35,7 @@ def count(line: Line, span: FileSpan) -> TraceIdentity | UpdateAt | None:
     """Whose a line is, or which trace it updates; None where pass two will say why it is neither."""
     if line.fault is not None:
         return None
-    counted = attempt(_count, line, span)
+    counted = read_or_reject(_count, line, span)
     return None if isinstance(counted, Rejected) else counted
 
 
@@ -48,16 +48,16 @@ def _count(line: Line, span: FileSpan) -> TraceIdentity | UpdateAt | None:
     return None
 
 
-def normalise(line: Line, span: FileSpan) -> Normal:
+def normalise(line: Line, span: FileSpan) -> NormalLine:
     """A line, read whole."""
-    normal = Normal(line.byte, len(line.raw), digest_of(line.raw))
-    rejected = line.fault or attempt(_fill, normal, line, span)
+    normal = NormalLine(line.byte, len(line.raw), digest_of(line.raw))
+    rejected = line.fault or read_or_reject(_fill, normal, line, span)
     if rejected is not None:
         normal.fault = _fault(line, rejected)
     return normal
 
 
-def _fill(normal: Normal, line: Line, span: FileSpan) -> None:
+def _fill(normal: NormalLine, line: Line, span: FileSpan) -> None:
     """Raises Rejected, and whatever else a foreign line makes code raise."""
     if line.text.isspace():
         return
@@ -71,14 +71,14 @@ def _fill(normal: Normal, line: Line, span: FileSpan) -> None:
         normal.rollout = _rollout(line, parsed, parsed.form, span.origin)
 
 
-def _check_beside(parsed: Parsed, form: Beside, span: FileSpan) -> None:
+def _check_beside(parsed: ParsedLine, form: Beside, span: FileSpan) -> None:
     if form is Beside.UPDATE:
         read_update(parsed.line)
     elif form is Beside.SPAN:
         check_row(parsed.line, Path(span.path))
 
 
-def _rollout(line: Line, parsed: Parsed, era: Era, origin: Origin) -> NormalRollout:
+def _rollout(line: Line, parsed: ParsedLine, era: Era, origin: Origin) -> NormalRollout:
     identity = identify(parsed.glance, era, origin, line.raw)
     recorded = read(parsed, era, origin)
     orjson.dumps(recorded.notes)  # notes travel as JSON: what can't is a fault of this line
@@ -103,7 +103,7 @@ def _rollout(line: Line, parsed: Parsed, era: Era, origin: Origin) -> NormalRoll
     )
 
 
-def _policies(recorded: Recorded) -> list[Policy]:
+def _policies(recorded: RecordedRollout) -> list[Policy]:
     """Policies of a line: of its episode, where it names only those, or of its tokens."""
     if recorded.is_own:
         return recorded.trajectory.runs.policies() if len(recorded.trajectory.segments) else []

@@ -20,7 +20,7 @@ from typing import BinaryIO, Generic, Self, TypeVar
 
 import msgspec
 
-from rolloutlog.formats.foreign.normal import Normal
+from rolloutlog.formats.foreign.normal_line import NormalLine
 from rolloutlog.formats.foreign.recorded import TraceIdentity
 from rolloutlog.producers.importing.files.lines import Line, read_lines
 from rolloutlog.producers.importing.files.spans import FileSpan
@@ -64,7 +64,7 @@ class Pass(Generic[T]):
 
 
 COUNT = Pass("count", count, msgspec.msgpack.Decoder(tuple[int, list[TraceIdentity | UpdateAt | None]]))
-READ = Pass("read", normalise, msgspec.msgpack.Decoder(tuple[int, list[Normal]]))
+READ = Pass("read", normalise, msgspec.msgpack.Decoder(tuple[int, list[NormalLine]]))
 
 
 PASSES: dict[str, Pass[object]] = {COUNT.name: COUNT, READ.name: READ}  # type: ignore[dict-item]

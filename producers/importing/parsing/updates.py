@@ -24,7 +24,7 @@ from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.json_text import parse, write
 from rolloutlog.formats.foreign.json_parts import Json, items, part
 from rolloutlog.formats.foreign.recorded import Origin
-from rolloutlog.formats.foreign.rejecting import attempt
+from rolloutlog.formats.foreign.rejecting import read_or_reject
 from rolloutlog.producers.importing.files.lines import read_lines
 from rolloutlog.producers.importing.files.spans import FileSpan
 
@@ -77,7 +77,7 @@ class Updates:
         self._folded.update(traces)
         fold = _Fold(value.decode(body))
         for number, text in said:
-            attempt(fold.add_text, number, text)  # what pass two rejects says nothing
+            read_or_reject(fold.add_text, number, text)  # what pass two rejects says nothing
         return fold.notes()
 
     def _texts(self, trace: str) -> list[bytes]:

@@ -17,7 +17,7 @@ from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.formats.foreign.recorded import TraceIdentity
-from rolloutlog.producers.importing.files.counted import Counted
+from rolloutlog.producers.importing.files.occurrences import Occurrences
 from rolloutlog.producers.importing.files.source_files import SourceFiles
 from rolloutlog.producers.importing.files.spans import FileSpan
 from rolloutlog.producers.importing.placing.chain import Chain, Free, first_group
@@ -60,7 +60,7 @@ class Census:
     """Size of groups as finished steps show it; 0 where none does."""
     groups: dict[str, GroupCount] = field(default_factory=dict[str, GroupCount])
     files: SourceFiles = field(default_factory=SourceFiles)
-    ambiguous: Counted = field(default_factory=Counted)
+    ambiguous: Occurrences = field(default_factory=Occurrences)
     """Names of tasks that stand for several prompts or environments."""
     _chains: dict[str, Chain] = field(default_factory=dict[str, Chain])
     _chain_of: dict[str, str] = field(default_factory=dict[str, str])

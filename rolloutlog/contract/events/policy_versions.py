@@ -31,7 +31,7 @@ class _Started(BaseModel):
     step: PolicyNumber
 
 
-class _Said(BaseModel):
+class _PolicyBody(BaseModel):
     """Value of `policy.published` and `policy.imported`."""
 
     model_config = ConfigDict(extra="forbid")
@@ -95,7 +95,7 @@ def fold(history: History, event: Event) -> PublishedPolicy | None:
             started = _Started.model_validate(body)
             history.start(started.timeline, started.parent, started.step)
             return None
-        said = _Said.model_validate(body)
+        said = _PolicyBody.model_validate(body)
         policy = Policy(said.timeline, said.version)
         if kind is not EventType.POLICY_PUBLISHED:
             history.bring(policy)

@@ -23,7 +23,7 @@ from rolloutlog.contract.wire.rejection import Rejected
 
 
 @dataclass(slots=True, frozen=True)
-class Taken:
+class SeedTaken:
     """A worker holds a seed for `lease_ms` milliseconds; `renewal` counts from 0."""
 
     seed: str
@@ -33,7 +33,7 @@ class Taken:
 
 
 @dataclass(slots=True, frozen=True)
-class Cancelled:
+class GroupCancelled:
     """Those members of a group get no more records."""
 
     members: tuple[int, ...]
@@ -48,7 +48,7 @@ def read_annotation(event: Event) -> dict[str, Any]:
     return facts
 
 
-def read_cancelled(event: Event) -> Cancelled:
+def read_cancelled(event: Event) -> GroupCancelled:
     """Members within the group's size, and the reason. Raises Rejected."""
     body = read_json(event)
     size = event.headers.require(Headers.group_size)
@@ -59,13 +59,13 @@ def read_cancelled(event: Event) -> Cancelled:
     if not found or not all(_is_member(member, size) for member in found):
         raise Rejected(RejectReason.SHAPE, f"`members` lists one or more members of a group of {size}")
     reason: Any = body.get("reason")
-    return Cancelled(tuple(sorted(set(found))), reason if isinstance(reason, str) else "")
+    return GroupCancelled(tuple(sorted(set(found))), reason if isinstance(reason, str) else "")
 
 
-def read_taken(event: Event) -> Taken:
+def read_taken(event: Event) -> SeedTaken:
     """A take, from its headers alone. Raises HeaderError, which `read_headers` has raised before."""
     headers = event.headers
-    return Taken(
+    return SeedTaken(
         headers.require(Headers.seed),
         headers.require(Headers.worker),
         headers.renewal or 0,

@@ -19,7 +19,7 @@ from rolloutlog.formats.eras.message_graph import Graph
 from rolloutlog.formats.eras.prompts import chat_prompt
 from rolloutlog.formats.foreign.glance import Glance, example_key
 from rolloutlog.formats.foreign.json_parts import Json, items, part
-from rolloutlog.formats.foreign.recorded import Origin, Recorded, TraceIdentity
+from rolloutlog.formats.foreign.recorded import Origin, RecordedRollout, TraceIdentity
 
 KNOWN = frozenset(
     {
@@ -51,7 +51,7 @@ def identify(glance: Glance, origin: Origin) -> TraceIdentity:
     )
 
 
-def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
+def read(line: Json, glance: Glance, origin: Origin) -> RecordedRollout:
     """The chat as a rollout. Raises Rejected."""
     unpack(line)
     prompt, completion = messages(line.pop("prompt"), "user"), messages(line.pop("completion"), "assistant")
@@ -63,7 +63,7 @@ def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
     record = _record(line, None if path.begins_with(prompt) else prompt)
     good = not record["errors"] and line.get("is_completed", True) and completion
     step = _step(line.get("step")) if _run(glance) else None
-    return Recorded(
+    return RecordedRollout(
         trajectory=graph.trajectory(record),
         status=Status.COMPLETED if good else Status.FAILED,
         env=_env(glance.env_name, glance.task, origin),

@@ -10,7 +10,7 @@ from rolloutlog.formats.eras.prompts import trace_prompt
 from rolloutlog.formats.eras.trace import is_scored, read_bare
 from rolloutlog.formats.foreign.glance import Glance, task_key, trace_ids
 from rolloutlog.formats.foreign.json_parts import Json
-from rolloutlog.formats.foreign.recorded import Origin, Recorded, TraceIdentity
+from rolloutlog.formats.foreign.recorded import Origin, RecordedRollout, TraceIdentity
 
 
 def identify(glance: Glance, origin: Origin) -> TraceIdentity:
@@ -27,7 +27,7 @@ def identify(glance: Glance, origin: Origin) -> TraceIdentity:
     )
 
 
-def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
+def read(line: Json, glance: Glance, origin: Origin) -> RecordedRollout:
     """The trace as a rollout. Raises Rejected."""
     return read_bare(
         line,

@@ -25,7 +25,7 @@ from rolloutlog.formats.eras.trace import (
 )
 from rolloutlog.formats.foreign.glance import Env, Glance, GroupGlance, RunGlance, VersionSpan, task_key, trace_ids
 from rolloutlog.formats.foreign.json_parts import Json, part
-from rolloutlog.formats.foreign.recorded import Origin, Recorded, TraceIdentity
+from rolloutlog.formats.foreign.recorded import Origin, RecordedRollout, TraceIdentity
 
 STREAM_MARKS = ("kind", "dispatch", "arrival")
 """What E5 writes into `info` as an episode passes; no part of what was sampled."""
@@ -49,14 +49,14 @@ def identify(glance: Glance, origin: Origin) -> TraceIdentity:
     )
 
 
-def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
+def read(line: Json, glance: Glance, origin: Origin) -> RecordedRollout:
     """The episode as one rollout. Raises Rejected."""
     work = (glance.run or RunGlance()).work
     traces: list[Json] = line.pop("traces")
     notes = origin.trained | _take_marks(traces)
     lineage = take_lineage(traces[0]) if traces else None
     trajectory, status = _forest(line, traces, work.policy, notes)
-    return Recorded(
+    return RecordedRollout(
         trajectory=trajectory,
         status=status,
         env=_env(glance, origin),

@@ -11,7 +11,7 @@ from rolloutlog.formats.eras.prompts import trace_prompt
 from rolloutlog.formats.eras.trace import is_scored, read_bare
 from rolloutlog.formats.foreign.glance import Glance, StepStamp, info_of, task_key, trace_ids
 from rolloutlog.formats.foreign.json_parts import Json
-from rolloutlog.formats.foreign.recorded import Origin, Recorded, TraceIdentity
+from rolloutlog.formats.foreign.recorded import Origin, RecordedRollout, TraceIdentity
 
 
 def identify(glance: Glance, origin: Origin) -> TraceIdentity:
@@ -29,7 +29,7 @@ def identify(glance: Glance, origin: Origin) -> TraceIdentity:
     )
 
 
-def read(line: Json, glance: Glance, origin: Origin) -> Recorded:
+def read(line: Json, glance: Glance, origin: Origin) -> RecordedRollout:
     """The trace as a rollout. Raises Rejected."""
     stamp = _stamp(glance)
     return read_bare(line, origin, stamp.policy_version, env=origin.env_of(stamp.env_name), filtered=stamp.is_filtered)

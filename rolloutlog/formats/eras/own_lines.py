@@ -12,7 +12,7 @@ from collections.abc import Callable
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.formats.foreign.export_stamp import Stamp, slot_of
 from rolloutlog.formats.foreign.glance import Glance, info_of
-from rolloutlog.formats.foreign.recorded import OwnPlace, Recorded, TraceIdentity
+from rolloutlog.formats.foreign.recorded import OwnPlace, RecordedRollout, TraceIdentity
 
 SOURCE = "rolloutlog"
 """In `ce_source`, in an era's place: the value is the stamp's, not the line's."""
@@ -33,7 +33,7 @@ def identify(line: Glance) -> TraceIdentity | None:
     )
 
 
-def restored(stamp: Stamp, is_intact: bool, read: Callable[[], Recorded]) -> Recorded:
+def restored(stamp: Stamp, is_intact: bool, read: Callable[[], RecordedRollout]) -> RecordedRollout:
     """The rollout of a stamped line; `read` reads it as its era does. Raises Rejected."""
     slot = stamp.place
     trajectory = stamp.trajectory if is_intact else None
@@ -43,7 +43,7 @@ def restored(stamp: Stamp, is_intact: bool, read: Callable[[], Recorded]) -> Rec
         if is_intact:
             recorded.status, recorded.notes, recorded.step = stamp.status, stamp.notes, stamp.step
         return recorded
-    return Recorded(
+    return RecordedRollout(
         trajectory=trajectory,
         status=stamp.status,
         env=slot.env,

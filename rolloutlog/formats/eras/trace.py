@@ -14,7 +14,7 @@ from rolloutlog.contract.vocabulary import Grain, SeedKind, Status
 from rolloutlog.formats.eras.message_graph import Graph
 from rolloutlog.formats.foreign.glance import VersionSpan
 from rolloutlog.formats.foreign.json_parts import Json, items, part
-from rolloutlog.formats.foreign.recorded import Lineage, Origin, Recorded
+from rolloutlog.formats.foreign.recorded import Lineage, Origin, RecordedRollout
 
 _DERIVED_NAME = re.compile(r"(?:(continue):([0-9a-f]{8}):(?:compaction|tool-call)\d+(?:-\d+)?|(recheck):([0-9a-f]{8}))")
 """Names that the record design gave to derived tasks (decisions/replay#60, #67 and #73)."""
@@ -26,7 +26,7 @@ _SAMPLING = ("temperature", "top_p", "top_k")
 def read_bare(
     line: Json, origin: Origin, version: int | None, *, env: str | None, step: int | None = None,
     filtered: bool | None = None,
-) -> Recorded:  # fmt: skip
+) -> RecordedRollout:  # fmt: skip
     """A line that is one trace, as a rollout; `version` is the policy's at its start. Raises Rejected."""
     reward = reward_of(line.get("rewards"))
     status, lineage = status_of(line), take_lineage(line)
@@ -37,7 +37,7 @@ def read_bare(
     record = {**line, "reward": reward, "grain": Grain.NONE if version is None else Grain.EPISODE}
     if "trainable" in part(line, "agent"):
         record["agents"] = [agent_of(line, reward, 0)]
-    return Recorded(
+    return RecordedRollout(
         trajectory=graph.trajectory(record, rounds=rounds_logprobs(line)),
         status=status,
         env=env,

@@ -63,7 +63,7 @@ class GroupGlance(Struct):
     id: str | None = None
 
 
-class Own(Struct):
+class ExportGlance(Struct):
     """The stamp of an export of ours (`rolloutlog.formats.foreign.export_stamp`): whose the line is."""
 
     slot: dict[str, str]
@@ -83,7 +83,7 @@ class Info(StepStamp):
     """A trace's free facts."""
 
     prime_rl: StepStamp | UnsetType | None = UNSET
-    rolloutlog: Own | None = None
+    rolloutlog: ExportGlance | None = None
     dispatch: Any = UNSET
 
 
@@ -110,7 +110,7 @@ class Glance(StepStamp):
     group: GroupGlance | str | None = None
     run: RunGlance | None = None
     info: Info | str | None = None
-    rolloutlog: Own | None = None
+    rolloutlog: ExportGlance | None = None
     traces: list[TraceGlance] | UnsetType = UNSET
     nodes: Any = UNSET
     completion: Any = UNSET
@@ -135,7 +135,7 @@ class _Skimmed(Glance):
 class _Stamped(Struct):
     """A line of an export of ours whose other facts are of types that no era writes; its stamp says all."""
 
-    rolloutlog: Own | None = None
+    rolloutlog: ExportGlance | None = None
     info: Any = None
 
     def glance(self, error: msgspec.ValidationError) -> Glance:
@@ -145,7 +145,7 @@ class _Stamped(Struct):
         within: Any = cast("dict[str, Any]", self.info).get("rolloutlog") if isinstance(self.info, dict) else None
         if within is None:
             raise error
-        return Glance(info=Info(prime_rl=None, rolloutlog=msgspec.convert(within, Own)), nodes=None)
+        return Glance(info=Info(prime_rl=None, rolloutlog=msgspec.convert(within, ExportGlance)), nodes=None)
 
 
 _DECODER = msgspec.json.Decoder(_Skimmed)

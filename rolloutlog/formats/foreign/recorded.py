@@ -91,7 +91,7 @@ class TraceIdentity(Struct, frozen=True, kw_only=True, tag="trace"):
 
 
 @dataclass(slots=True, kw_only=True)
-class Recorded:
+class RecordedRollout:
     """One rollout of a source. `notes` are late facts: they say nothing of what was sampled."""
 
     trajectory: Trajectory

@@ -17,7 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def attempt(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Rejected:
+def read_or_reject(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Rejected:
     """What `read` makes of a line, or why the line is rejected."""
     try:
         return read(*args, **kwargs)

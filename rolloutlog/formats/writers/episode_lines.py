@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from rolloutlog.contract.vocabulary import RunKind, Status
 from rolloutlog.formats.writers.node_columns import LATE, Json, nodes_of
-from rolloutlog.formats.writers.stamping import Dialect, Said
-from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.formats.writers.stamping import Dialect, LineIdentity
+from rolloutlog.formats.writers.standing import StandingRollout
 
 EPISODE = (
     "id", "env", "task", "group", "run", "ok", "is_timeout", "errors", "traces", "num_input_tokens",
@@ -39,16 +39,16 @@ STAMPS = frozenset({"run", "kind", "env_name", "group_id", "policy_version", "ev
 """Keys of earlier eras' traces that an episode says of itself."""
 
 
-def episode_of(standing: Standing, *, trained: bool) -> bytes:
+def episode_of(standing: StandingRollout, *, trained: bool) -> bytes:
     """The line, without its end. `trained`: the copy of what was trained, with the advantage and late arrays."""
 
-    def copy(*, trained: bool = trained) -> tuple[Json, Said]:
+    def copy(*, trained: bool = trained) -> tuple[Json, LineIdentity]:
         return _episode(standing, trained=trained)
 
     return DIALECT.line(standing, copy, lambda: _bare(standing), [lambda: copy(trained=not trained)])
 
 
-def _episode(standing: Standing, *, trained: bool) -> tuple[Json, Said]:
+def _episode(standing: StandingRollout, *, trained: bool) -> tuple[Json, LineIdentity]:
     record = standing.rollout.trajectory.record
     episode = cast("Json | None", record.get("episode"))
     traces = _traces(standing, trained=trained)
@@ -58,23 +58,23 @@ def _episode(standing: Standing, *, trained: bool) -> tuple[Json, Said]:
     return _ordered({**episode, "task": task, "traces": traces}, EPISODE), _said(episode)
 
 
-def _bare(standing: Standing) -> Json:
+def _bare(standing: StandingRollout) -> Json:
     """An episode of which nothing can be said."""
     slot = standing.rollout.slot
     return {"id": slot.rollout, "env": {"id": slot.env or ""}, "task": {"type": "Task", "data": {}}, "traces": []}
 
 
-def _said(episode: Json) -> Said:
+def _said(episode: Json) -> LineIdentity:
     """What an episode says of whose it is; its parts may be objects or names."""
     run, group, env = (_named(episode.get(name)) for name in ("run", "group", "env"))
-    return Said(run.get("id"), group.get("id"), env.get("name") or env.get("id"))
+    return LineIdentity(run.get("id"), group.get("id"), env.get("name") or env.get("id"))
 
 
 def _named(part: Any) -> Json:
     return cast("Json", part) if isinstance(part, dict) else {"id": part}
 
 
-def _traces(standing: Standing, *, trained: bool) -> list[Json]:
+def _traces(standing: StandingRollout, *, trained: bool) -> list[Json]:
     """The traces of the rollout, one an agent; a record without a table of agents is one trace."""
     record = standing.rollout.trajectory.record
     agents = cast("list[Json]", record.get("agents") or [{"root": 0}])
@@ -98,7 +98,7 @@ def _traces(standing: Standing, *, trained: bool) -> list[Json]:
     return traces
 
 
-def _new_trace(standing: Standing, trace: Json, agent: Json, number: int) -> Json:
+def _new_trace(standing: StandingRollout, trace: Json, agent: Json, number: int) -> Json:
     """What a record that was never an episode's says of one agent; each trace has an id of its own."""
     slot, good = standing.rollout.slot, standing.rollout.status is Status.COMPLETED
     own_id = slot.trace or slot.rollout
@@ -109,7 +109,7 @@ def _new_trace(standing: Standing, trace: Json, agent: Json, number: int) -> Jso
     return {**said, **made}
 
 
-def _advantage(standing: Standing, trace: Json) -> float | None:
+def _advantage(standing: StandingRollout, trace: Json) -> float | None:
     each = cast("Mapping[str, float]", standing.notes.get("advantage_of") or {})
     return each.get(str(trace.get("id")), standing.advantage)
 
@@ -169,7 +169,7 @@ def _agent(trace: Json, agent: Json) -> Json:
     return {"config": config if isinstance(config, dict) else {}, "name": name, "trainable": trainable}
 
 
-def _new_episode(standing: Standing) -> Json:
+def _new_episode(standing: StandingRollout) -> Json:
     """What an episode says of itself, from the record's slot and policies."""
     slot, span = standing.rollout.slot, standing.rollout.trajectory.policy_span
     work: Json = {"type": slot.kind.value, "step": slot.dispatch_step if slot.dispatch_step is not None else 0}
@@ -188,7 +188,7 @@ def _new_episode(standing: Standing) -> Json:
     }
 
 
-def _group(standing: Standing) -> str:
+def _group(standing: StandingRollout) -> str:
     """The group as the source named it, else our own id."""
     record = standing.rollout.trajectory.record
     info = cast("Json", record.get("info") or {})

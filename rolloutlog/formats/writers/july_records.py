@@ -15,8 +15,8 @@ import orjson
 from rolloutlog.contract.record.graph import leaf_count
 from rolloutlog.contract.vocabulary import Status
 from rolloutlog.formats.writers.node_columns import Json, nodes_of
-from rolloutlog.formats.writers.stamping import Dialect, Said
-from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.formats.writers.stamping import Dialect, LineIdentity
+from rolloutlog.formats.writers.standing import StandingRollout
 
 TRACE = (
     "id", "task", "nodes", "rewards", "metrics", "info", "extra_usage", "is_completed", "stop_condition", "errors",
@@ -27,25 +27,25 @@ SPANS = ("setup", "generation", "finalize", "scoring")
 UNTIMED = {"start": 0.0, "end": 0.0}
 
 
-def record_of(standing: Standing) -> bytes:
+def record_of(standing: StandingRollout) -> bytes:
     """The line, without its end."""
     return DIALECT.line(standing, lambda: _said(standing), lambda: _bare(standing))
 
 
-def _said(standing: Standing) -> tuple[Json, Said]:
+def _said(standing: StandingRollout) -> tuple[Json, LineIdentity]:
     trace = _trace(standing)
     stamp = _object(cast("Json", trace["info"]), "prime_rl")
-    return trace, Said(None, stamp.get("group_id"), stamp.get("env_name"))
+    return trace, LineIdentity(None, stamp.get("group_id"), stamp.get("env_name"))
 
 
-def _bare(standing: Standing) -> Json:
+def _bare(standing: StandingRollout) -> Json:
     """A trace of which nothing can be said."""
     nothing: Json = {"task": {}, "nodes": [], "rewards": {}, "metrics": {}, "info": {}, "extra_usage": [], "errors": []}
     said = {"id": _trace_id(standing), "is_completed": False, "stop_condition": None, "timing": _timing({})}
     return {name: (nothing | said)[name] for name in TRACE}
 
 
-def row_of(standing: Standing, offset: int, line: bytes) -> bytes:
+def row_of(standing: StandingRollout, offset: int, line: bytes) -> bytes:
     """The row of the index for a line at a byte offset of its file."""
     trajectory = standing.rollout.trajectory
     task = _flat_task(trajectory.record)
@@ -66,7 +66,7 @@ def row_of(standing: Standing, offset: int, line: bytes) -> bytes:
     return orjson.dumps(row)
 
 
-def _trace(standing: Standing) -> Json:
+def _trace(standing: StandingRollout) -> Json:
     record = standing.rollout.trajectory.record
     said: Json = {
         "id": _trace_id(standing),
@@ -84,7 +84,7 @@ def _trace(standing: Standing) -> Json:
     return {name: said[name] for name in TRACE}
 
 
-def _trace_id(standing: Standing) -> str:
+def _trace_id(standing: StandingRollout) -> str:
     slot, record = standing.rollout.slot, standing.rollout.trajectory.record
     return str(slot.trace or record.get("id") or slot.rollout)
 
@@ -117,7 +117,7 @@ def _score(score: Any) -> float:
     return float(score)
 
 
-def _stamp(standing: Standing) -> Json:
+def _stamp(standing: StandingRollout) -> Json:
     """`info.prime_rl`, as it was recorded, else from the slot."""
     slot, record = standing.rollout.slot, standing.rollout.trajectory.record
     said = _object(record, "info").get("prime_rl")

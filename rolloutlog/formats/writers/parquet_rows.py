@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from rolloutlog.contract.record.trajectory import PARENT, SAMPLED, TOKENS
-from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.formats.writers.standing import StandingRollout
 
 
 def schema(pa: Any) -> Any:
@@ -35,7 +35,7 @@ def schema(pa: Any) -> Any:
     return pa.schema([*fields, pa.field("messages", text), pa.field("record", text)])
 
 
-def row_of(standing: Standing) -> dict[str, Any]:
+def row_of(standing: StandingRollout) -> dict[str, Any]:
     """The row of one rollout."""
     slot, trajectory = standing.rollout.slot, standing.rollout.trajectory
     oldest, newest = trajectory.policy_span or (None, None)

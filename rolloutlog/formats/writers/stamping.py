@@ -19,13 +19,13 @@ from rolloutlog.contract.ids import digest_of, imported_group_id
 from rolloutlog.contract.record import value
 from rolloutlog.formats.foreign.export_stamp import Stamp, slot_text, stamped
 from rolloutlog.formats.writers.node_columns import Json
-from rolloutlog.formats.writers.standing import Standing
+from rolloutlog.formats.writers.standing import StandingRollout
 
 IMPORTER = "/importers/"
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LineIdentity:
     """What a line says itself: its run, its group and its environment."""
 
     run: Any = None
@@ -33,10 +33,10 @@ class Said:
     env: Any = None
 
 
-NOTHING = Said()
+NOTHING = LineIdentity()
 UNFIT = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 """What foreign facts of another shape than the layout's make rendering raise."""
-Render = Callable[[], tuple[Json, Said]]
+Render = Callable[[], tuple[Json, LineIdentity]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Dialect:
     strict: bool
 
     def line(
-        self, standing: Standing, render: Render, bare: Callable[[], Json], copies: Sequence[Render] = ()
+        self, standing: StandingRollout, render: Render, bare: Callable[[], Json], copies: Sequence[Render] = ()
     ) -> bytes:
         """The line that `render` makes, with a stamp where it needs one. Of a record that says what the layout can't
         hold, which makes `render` raise, it is the `bare` one: the stamp has all of it. `copies` render what other
@@ -64,7 +64,7 @@ class Dialect:
             said, text, is_exact = NOTHING, orjson.dumps(bare()), False
         return self._finish(text, standing, said, is_exact)
 
-    def _finish(self, text: bytes, standing: Standing, said: Said, is_exact: bool) -> bytes:
+    def _finish(self, text: bytes, standing: StandingRollout, said: LineIdentity, is_exact: bool) -> bytes:
         if is_exact and self._says_all(standing, said):
             return text
         slot, rollout = standing.rollout.slot, standing.rollout
@@ -75,7 +75,7 @@ class Dialect:
         )  # fmt: skip
         return stamped(text, stamp, within=self.strict)
 
-    def _is_native(self, standing: Standing) -> bool:
+    def _is_native(self, standing: StandingRollout) -> bool:
         """True for a rollout that was read from this layout; a late reward is in the line, but not in the value."""
         source = standing.event.headers.source or ""
         return (
@@ -84,7 +84,7 @@ class Dialect:
             and source.removeprefix(IMPORTER) in self.eras
         )
 
-    def _says_all(self, standing: Standing, said: Said) -> bool:
+    def _says_all(self, standing: StandingRollout, said: LineIdentity) -> bool:
         slot = standing.rollout.slot
         return (
             standing.is_ordered
@@ -101,7 +101,7 @@ def _text(rendered: Json) -> bytes:
     return orjson.dumps(rendered, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _was_read(standing: Standing, text: bytes) -> bool:
+def _was_read(standing: StandingRollout, text: bytes) -> bool:
     """True where it is the line that was imported, to the byte: only that is known to be read as the same value."""
     return standing.event.headers.raw_digest == digest_of(text)
 

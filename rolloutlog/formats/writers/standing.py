@@ -14,7 +14,7 @@ from rolloutlog.contract.record.rollout import Rollout
 
 
 @dataclass(slots=True)
-class Standing:
+class StandingRollout:
     """One rollout that stands: its event, what it holds, and the facts that were said of it later.
 
     `is_ordered`: all members of its group stand, in the order of their numbers, so that whoever counts them numbers

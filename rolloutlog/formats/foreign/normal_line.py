@@ -48,7 +48,7 @@ class NormalRollout(Struct):
     is_own: bool = False
 
 
-class Normal(Struct):
+class NormalLine(Struct):
     """A line: a rollout, a line that is beside the point, a blank one (neither), or a fault.
 
     `byte` is where it begins in its file, `size` its length without its end, `digest` its SHA-256.

@@ -25,7 +25,7 @@ from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.connection import connection_of
 from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.producer import RolloutProducer
-from rolloutlog.producers.workers.seed_leases import SeedLease, Takes
+from rolloutlog.producers.workers.seed_leases import SeedLease, SeedLeases
 from tests.producers.log import emit, everything, seed_of, until
 
 pytestmark = pytest.mark.broker
@@ -34,18 +34,18 @@ SESSION_MS = 1500
 
 
 @asynccontextmanager
-async def worker(settings: Settings, name: str, lease_s: float | None = None) -> AsyncGenerator[Takes]:
+async def worker(settings: Settings, name: str, lease_s: float | None = None) -> AsyncGenerator[SeedLeases]:
     async with AsyncExitStack() as stack:
         producer = await stack.enter_async_context(RolloutProducer(settings, source=f"/workers/{name}"))
-        takes = Takes(producer, name, lease_s=lease_s, session_timeout_ms=SESSION_MS)
-        yield await stack.enter_async_context(takes)
+        leases = SeedLeases(producer, name, lease_s=lease_s, session_timeout_ms=SESSION_MS)
+        yield await stack.enter_async_context(leases)
 
 
-async def take(takes: Takes, count: int = 1, within_s: float = 30.0) -> list[SeedLease]:
+async def take(leases: SeedLeases, count: int = 1, within_s: float = 30.0) -> list[SeedLease]:
     found: list[SeedLease] = []
     deadline = asyncio.get_running_loop().time() + within_s
     while len(found) < count and asyncio.get_running_loop().time() < deadline:
-        if (taken := await takes.next()) is not None:
+        if (taken := await leases.next()) is not None:
             found.append(taken)
     return found
 
@@ -55,15 +55,15 @@ def test_a_take_says_who_holds_the_seed_before_it_is_given(settings: Settings) -
 
     async def body() -> None:
         await emit(settings, seed)
-        async with worker(settings, "one") as takes:
-            (held,) = await take(takes)
+        async with worker(settings, "one") as leases:
+            (held,) = await take(leases)
             (event,) = await everything(settings, kind=EventType.SEED_TAKEN)
             taken = read_taken(event)
             assert (taken.seed, taken.worker, taken.renewal, taken.lease_ms) == ("seed-g", "one", 0, 1500)
             assert event.partition == partition_of("g", 3)
             assert held.seed == seed
             assert held.partition == partition_of("g", 3)
-            assert await takes.next() is None
+            assert await leases.next() is None
 
     asyncio.run(body())
 
@@ -76,17 +76,17 @@ def test_a_lease_is_renewed_until_it_is_released(settings: Settings) -> None:
 
     async def body() -> None:
         await emit(settings, seed_of("g"))
-        async with worker(settings, "one", lease_s=0.3) as takes:
-            (held,) = await take(takes)
+        async with worker(settings, "one", lease_s=0.3) as leases:
+            (held,) = await take(leases)
 
             async def renewed() -> bool:
                 return len(await renewals()) >= 4
 
             await until(renewed)
-            takes.release(held)
+            leases.release(held)
             await asyncio.sleep(0)
             said = len(await renewals())
-            await take(takes, within_s=0.5)
+            await take(leases, within_s=0.5)
             assert len(await renewals()) <= said + 1  # one may have been on its way
         found = await renewals()
         assert found == list(range(len(found)))
@@ -136,7 +136,7 @@ def test_a_worker_killed_between_take_and_commit_has_started_nothing(settings: S
         from rolloutlog.contract.settings import Settings
         from rolloutlog.kafka.loop.work_queue import WorkQueue
         from rolloutlog.producers.producer import RolloutProducer
-        from rolloutlog.producers.workers.seed_leases import Takes
+        from rolloutlog.producers.workers.seed_leases import SeedLeases
 
         async def hang(self, offered):
             print("taken, not committed", flush=True)
@@ -147,9 +147,9 @@ def test_a_worker_killed_between_take_and_commit_has_started_nothing(settings: S
         async def main():
             settings = Settings.model_validate_json({settings.model_dump_json(exclude_unset=True)!r})
             async with RolloutProducer(settings) as producer:
-                async with Takes(producer, "dies", session_timeout_ms={SESSION_MS}) as takes:
+                async with SeedLeases(producer, "dies", session_timeout_ms={SESSION_MS}) as leases:
                     while True:
-                        if await takes.next() is not None:
+                        if await leases.next() is not None:
                             Path({str(tmp_path / "started")!r}).touch()
 
         asyncio.run(main())
@@ -165,8 +165,8 @@ def test_a_worker_killed_between_take_and_commit_has_started_nothing(settings: S
         finally:
             dying.kill()
             await dying.wait()
-        async with worker(settings, "lives") as takes:
-            (held,) = await take(takes)
+        async with worker(settings, "lives") as leases:
+            (held,) = await take(leases)
             assert held.seed.id == "seed-g"
         workers = [read_taken(event).worker for event in await everything(settings, kind=EventType.SEED_TAKEN)]
         assert workers == ["dies", "lives"]
@@ -189,9 +189,9 @@ def test_a_seed_whose_partition_went_before_the_commit_is_forgotten(settings: Se
                 both = [first, second]
 
                 async def shared() -> bool:
-                    for takes in both:
-                        await takes._queue.next(50)
-                    return all(takes._queue.owned for takes in both)
+                    for leases in both:
+                        await leases._queue.next(50)
+                    return all(leases._queue.owned for leases in both)
 
                 await until(shared)
                 assert not await queue.commit(offered)
@@ -208,9 +208,9 @@ def test_a_cancelled_seed_is_dropped_wherever_its_partition_went(settings: Setti
 
     async def body() -> None:
         await emit(settings, origin, other, again)
-        async with worker(settings, "one") as takes:
-            held = {each.seed.id: each for each in await take(takes, 3)}
-            await takes.stop_taking()
+        async with worker(settings, "one") as leases:
+            held = {each.seed.id: each for each in await take(leases, 3)}
+            await leases.stop_taking()
             async with worker(settings, "two"), Writer(connection_of(settings)) as writer:
                 await writer.send(
                     seed_cancelled_event(
@@ -231,8 +231,8 @@ def test_a_large_seed_is_read_from_the_blob_store(settings: Settings, tmp_path: 
         async with Writer(connection_of(settings), BlobStore(str(tmp_path))) as writer:
             await writer.send(seed_event(seed, source="/tests", now=now_ms()))
         stored = settings.model_copy(update={"blobs": str(tmp_path)})
-        async with worker(stored, "one") as takes:
-            (held,) = await take(takes)
+        async with worker(stored, "one") as leases:
+            (held,) = await take(leases)
             assert held.seed == seed
 
     asyncio.run(body())
@@ -254,15 +254,15 @@ def test_a_seed_that_cant_be_read_ends_its_group_and_holds_up_nobody(settings: S
             await writer.send(replace(broken, headers=[], value=b"junk"))
         await emit(settings, seed_of("good", group_size=1))
         await store.put(b"the store is there", "text/plain")
-        async with worker(settings.model_copy(update={"blobs": str(tmp_path)}), "one") as takes:
+        async with worker(settings.model_copy(update={"blobs": str(tmp_path)}), "one") as leases:
             held: list[SeedLease] = []
 
             async def both_ended() -> bool:
-                held.extend(await take(takes, within_s=0.5))
+                held.extend(await take(leases, within_s=0.5))
                 return len(await everything(settings, kind=EventType.GROUP_CANCELLED)) == 2
 
             await until(both_ended)
-            held.extend(await take(takes, 1 - len(held)))
+            held.extend(await take(leases, 1 - len(held)))
             assert [each.seed.group for each in held] == ["good"]
         cancelled = await everything(settings, kind=EventType.GROUP_CANCELLED)
         assert {(event.headers.group, read_cancelled(event).members) for event in cancelled} == {

@@ -17,8 +17,8 @@ from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import RejectReason, Status
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.formats.foreign.json_parts import Json
-from rolloutlog.formats.foreign.normal import Fault, Normal, NormalRollout
-from rolloutlog.formats.foreign.rejecting import attempt
+from rolloutlog.formats.foreign.normal_line import Fault, NormalLine, NormalRollout
+from rolloutlog.formats.foreign.rejecting import read_or_reject
 from rolloutlog.producers.importing.outgoing import (
     fault_event,
     missing_event,
@@ -44,7 +44,7 @@ class Where(NamedTuple):
 
 
 @dataclass(slots=True)
-class IntakeQueue:
+class LineIntake:
     """State of pass two. `run` is the run that the log is of; `policies` those that it knows already.
 
     `limit` is the longest record, in bytes, where no blob store takes longer ones.
@@ -58,7 +58,7 @@ class IntakeQueue:
     policies: set[Policy] = field(default_factory=set[Policy])
     limit: int | None = None
 
-    def take(self, line: Normal, where: Where, now: int) -> list[Outgoing]:
+    def events_of(self, line: NormalLine, where: Where, now: int) -> list[Outgoing]:
         """Events of one line, in the order in which they must be on the log."""
         counts = self.report.era(line.era or UNKNOWN)
         counts.read += 1
@@ -66,10 +66,10 @@ class IntakeQueue:
             self.census.files.begin(where.path)
         fault = line.fault
         if line.rollout is not None:
-            admitted = attempt(self._admit, line, line.rollout, counts, where, now)
-            if not isinstance(admitted, Rejected):
-                return admitted
-            fault = Fault(admitted.reason, admitted.detail)
+            events = read_or_reject(self._rollout_events, line, line.rollout, counts, where, now)
+            if not isinstance(events, Rejected):
+                return events
+            fault = Fault(events.reason, events.detail)
         if fault is not None:
             counts.reject(fault.reason, str(where), fault.detail)
             return self._letter(fault_event(line, fault, path=where.path, number=where.line, now=now))
@@ -88,7 +88,9 @@ class IntakeQueue:
                 events.append(event)
         return events
 
-    def _admit(self, line: Normal, rollout: NormalRollout, counts: EraCounts, where: Where, now: int) -> list[Outgoing]:
+    def _rollout_events(
+        self, line: NormalLine, rollout: NormalRollout, counts: EraCounts, where: Where, now: int
+    ) -> list[Outgoing]:
         """Raises Rejected, before anything is counted."""
         place = self._place(rollout, where.path)
         if place is None:
@@ -114,7 +116,7 @@ class IntakeQueue:
         self.known.add(place.key, _written(rollout, place, number))
         return [*self._new_policies(rollout, now), event, *self._new_note(note, place, counts)]
 
-    def _note(self, line: Normal, rollout: NormalRollout, slot: Slot, late: Json, now: int) -> Outgoing | None:
+    def _note(self, line: NormalLine, rollout: NormalRollout, slot: Slot, late: Json, now: int) -> Outgoing | None:
         """What this copy of a rollout and the updates of its traces add. Raises Rejected(too-large)."""
         notes = rollout.notes | late | self.updates.notes(rollout.identity.traces, rollout.body)
         return self._fitting(note_event(line, slot, notes, now)) if notes else None
@@ -146,7 +148,7 @@ class IntakeQueue:
             return self.census.place_of(rollout.identity, self.known)
         return self.census.place(rollout.identity, path, self.known)
 
-    def _why_not(self, line: Normal) -> str:
+    def _why_not(self, line: NormalLine) -> str:
         """Why a line that is fine is no rollout."""
         if line.updates is not None and self.census.whole and not self.updates.is_folded(line.updates):
             return "update-of-unknown-trace"
@@ -187,10 +189,10 @@ def _without_result(rollout: NormalRollout) -> NormalRollout:
     return rollout
 
 
-def _written(rollout: NormalRollout, place: Place, attempt: int) -> KnownRollout:
+def _written(rollout: NormalRollout, place: Place, number: int) -> KnownRollout:
     pending = rollout.status is Status.COMPLETED and rollout.reward is None
     digest, status = rollout.digest, rollout.status
-    return KnownRollout(place.group, place.size, place.member, attempt, digest, status, pending, fresh=True)
+    return KnownRollout(place.group, place.size, place.member, number, digest, status, pending, fresh=True)
 
 
 def is_new(group: KnownGroup, event: Outgoing) -> bool:

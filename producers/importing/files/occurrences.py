@@ -11,7 +11,7 @@ LONGEST_WHY = 200
 
 
 @dataclass(slots=True)
-class Counted:
+class Occurrences:
     """How often, where first, as `path:line`, and what was wrong there."""
 
     count: int = 0
