@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.consumers.audit.ledger import Counts, PartitionLedger, Violation, repeated_seeds
+from rolloutlog.consumers.audit.counts import Counts
+from rolloutlog.consumers.audit.ledger import PartitionLedger
+from rolloutlog.consumers.audit.violations import Violation, repeated_seeds
 from rolloutlog.contract.events.dead_letters import rejected_place
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, read_group_event

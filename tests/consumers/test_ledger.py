@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.consumers.audit.ledger import PartitionLedger, Violation, repeated_seeds
+from rolloutlog.consumers.audit.ledger import PartitionLedger
+from rolloutlog.consumers.audit.violations import Violation, repeated_seeds
 from rolloutlog.contract.events.event import Event, Outgoing, cancelled_event, rollout_event
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, MemberOutcome
 from rolloutlog.contract.record.rollout import Rollout

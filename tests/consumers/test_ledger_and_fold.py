@@ -1,0 +1,92 @@
+"""The audit's ledger and the shard's fold agree, whatever lies on the log: both fold the same `Group`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rolloutlog.buffer.group.membership import Group
+from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.consumers.audit.ledger import PartitionLedger
+from rolloutlog.contract.events.dead_letters import rejected_place
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, read_group_event
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import RunKind, Status
+from tests.buffer.events_by_hand import cancelled, expired, final, forged, rollout
+from tests.buffer.partition_log import Owner, PartitionLog, restored, settings_of
+
+SETTINGS = settings_of()
+members, attempts = st.integers(0, 1), st.integers(1, 3)
+records = st.builds(
+    rollout,
+    st.sampled_from("ab"),
+    members,
+    attempts,
+    status=st.sampled_from(Status),
+    reward=st.sampled_from([0.0, 1.0]),
+    kind=st.sampled_from([RunKind.TRAIN, RunKind.TRAIN, RunKind.EVAL]),
+    turns=st.just(1),
+)
+events = st.lists(
+    records
+    | records.map(forged)
+    | st.builds(cancelled, st.sampled_from("ab"), members.map(lambda member: [member]))
+    | st.builds(expired, st.sampled_from("ab"), members, attempts)
+    | st.builds(final, st.sampled_from("ab"), as_of=st.integers(0, 12)),
+    max_size=14,
+)
+
+
+def audited(log: PartitionLog) -> PartitionLedger:
+    """The ledger of what lies on the topics, as the auditor fills it."""
+    finals: dict[str, GroupFinal] = {}
+    gone: list[MemberExpired] = []
+    for event in log.topics[Topic.GROUP_EVENTS]:
+        made = read_group_event(event)
+        if isinstance(made, MemberExpired):
+            gone.append(made)
+        else:
+            finals.setdefault(made.group, made)
+    places = [rejected_place(letter) for letter in log.topics[Topic.DEAD_LETTERS]]
+    rejected = frozenset(place[1].offset for place in places if place is not None and place[0] is Topic.ROLLOUTS)
+    indexed = frozenset(row.offset for row in log.rows if isinstance(row, RolloutRow))
+    rollouts = log.topics[Topic.ROLLOUTS]
+    ledger = PartitionLedger(0, 0, rejected, [*finals.values()], gone, indexed, len(rollouts))
+    for event in rollouts:
+        ledger.fold(event)
+    return ledger
+
+
+def group_of(fold: Fold, name: str) -> Group | None:
+    """What the shard knows of a group, open or ended."""
+    opened, closed = fold.groups.get(name), fold.closed.get(name)
+    return opened.group if opened is not None else None if closed is None else closed.group(name)
+
+
+def attempts_of(group: Group) -> dict[int, Any]:
+    return {index: member.seen for index, member in group.members.items() if member.seen}
+
+
+def cancelled_in(group: Group) -> set[int]:
+    return {index for index, member in group.members.items() if member.cancelled}
+
+
+@given(events)
+def test_ledger_and_fold_agree(made: list[Outgoing]) -> None:
+    """On duplicates and attempts, and, while a group is open, on who was cancelled."""
+    log = PartitionLog(SETTINGS)
+    log.append(*made)
+    Owner(log).settle()
+    fold, ledger = restored(log), audited(log)
+    counts, violations = ledger.result()
+    assert counts.accounted == counts.produced
+    assert [violation for violation in violations if violation.kind == "no-row"] == [], "only duplicates have no row"
+    for name, account in ledger.groups.items():
+        known = group_of(fold, name)
+        assert attempts_of(account.group) == ({} if known is None else attempts_of(known))
+        if name in fold.groups:
+            assert cancelled_in(account.group) == cancelled_in(fold.groups[name].group)
