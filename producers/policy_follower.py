@@ -18,7 +18,6 @@ from typing import Self
 
 from rolloutlog.contract.errors import NotOpen, Starved
 from rolloutlog.contract.events.policy_versions import PublishedPolicy
-from rolloutlog.contract.given import settings_of
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
@@ -41,7 +40,7 @@ class PolicyFollower:
 
         Raises SettingsError.
         """
-        self.settings = settings_of(
+        self.settings = Settings.of(
             settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config
         )
         self._connection = connection

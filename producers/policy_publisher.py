@@ -15,7 +15,6 @@ from typing import Self
 from rolloutlog.contract.errors import InvalidRecord, NotOpen, UnknownPolicy
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import policy_published, timeline_started
-from rolloutlog.contract.given import settings_of
 from rolloutlog.contract.policies import LAST_POLICY, Fork, History, Policy
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
@@ -40,7 +39,7 @@ class PolicyPublisher:
 
         `uri` and `digest` are of the weights that it starts with. Raises SettingsError.
         """
-        self.settings = settings_of(
+        self.settings = Settings.of(
             settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config
         )
         self._resume = resume

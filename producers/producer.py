@@ -21,7 +21,6 @@ from typing import Any, Self
 from rolloutlog.contract.errors import BrokerUnreachable, NotOpen
 from rolloutlog.contract.events.event import Outgoing, annotation_event, cancelled_event
 from rolloutlog.contract.events.rollouts import read_annotation, read_cancelled
-from rolloutlog.contract.given import settings_of
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Trajectory
@@ -57,7 +56,7 @@ class RolloutProducer:
 
         Raises SettingsError.
         """
-        self.settings = settings_of(
+        self.settings = Settings.of(
             settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config,
             blobs=blobs,
         )  # fmt: skip

@@ -29,8 +29,6 @@ from rolloutlog.kafka.run_record import read_run
 
 RECENT_S, RATE_S = 300, 60
 
-States = Mapping[int, StateRow]
-
 
 async def status(settings: Settings) -> dict[str, Any]:
     """One object: `run`, `policy`, `groups`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`, `shards` and

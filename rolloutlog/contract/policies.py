@@ -42,13 +42,6 @@ class Fork(NamedTuple):
     step: int
 
 
-class Effective(NamedTuple):
-    """Version of a token on the current timeline; None where there is no common ancestor."""
-
-    version: int | None
-    abandoned: bool
-
-
 @dataclass(slots=True)
 class History:
     """Fold of `policy-versions`: timelines, the policies known on each, and the current one."""
@@ -71,7 +64,7 @@ class History:
         if policy.timeline == self.current_timeline:
             self.current = policy
 
-    def bring(self, policy: Policy) -> None:
+    def add_imported(self, policy: Policy) -> None:
         """Fold `policy.imported`: known, never current."""
         self.imported.add(policy)
 
@@ -81,7 +74,7 @@ class History:
         return self.current_timeline is not None
 
     @property
-    def is_silent(self) -> bool:
+    def is_empty(self) -> bool:
         """True while no policy was published or imported: nobody can say how old a token is."""
         return not self.published and not self.imported
 
@@ -125,15 +118,6 @@ class History:
             return None
         steps = [s for s in (mine[common], theirs[common]) if s is not None]
         return min(steps) if steps else 2**62
-
-    def effective(self, policy: Policy) -> Effective:
-        """Effective version of a token sampled by `policy` (design/record#effective-version)."""
-        shared = self.shared_until(policy.timeline)
-        if shared is None:
-            return Effective(None, abandoned=True)
-        if policy.version <= shared:
-            return Effective(policy.version, abandoned=False)
-        return Effective(shared, abandoned=True)
 
     def is_live(self, timeline: int, step: int) -> bool:
         """True if an event of (timeline, step) lies on the current ancestor path, at or below each fork

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import orjson
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
 from rolloutlog.contract.topics import KEEP_FOR_EVER, MAX_GROUP, MAX_MESSAGE_BYTES, RECORD_MARGIN
@@ -189,6 +190,21 @@ class Settings(Section):
         from rolloutlog.settings_sources import load_with_broker
 
         return load_with_broker(given, config)
+
+    @classmethod
+    def of(cls, settings: Settings | None = None, **given: str | None) -> Settings:
+        """For programs: `settings` (None: the defaults) with those `given` by name that aren't None in their place.
+
+        Raises SettingsError.
+        """
+        if settings is not None and not any(given.values()):
+            return settings
+        base = {} if settings is None else settings.model_dump(exclude_unset=True)
+        try:
+            return cls.model_validate(base | {name: text for name, text in given.items() if text is not None})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise SettingsError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
     @property
     def run_id(self) -> str:

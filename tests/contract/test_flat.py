@@ -37,8 +37,8 @@ def flat(**changes: Any) -> Trajectory:
 
 def versions_of(trajectory: Trajectory) -> list[Policy]:
     runs = trajectory.runs
-    timelines, versions = runs.per_token(runs.timelines).tolist(), runs.per_token(runs.versions).tolist()
-    return [Policy(*pair) for pair in zip(timelines, versions, strict=True)]
+    pairs = np.repeat(np.stack([runs.timelines, runs.versions], axis=1), runs.lengths, axis=0)
+    return [Policy(*pair) for pair in pairs.tolist()]
 
 
 def test_it_is_a_prompt_and_a_sampled_response() -> None:

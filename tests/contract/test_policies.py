@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from rolloutlog.contract.policies import Effective, History, Policy
+from rolloutlog.contract.policies import History, Policy
 
 
 def history(*timelines: tuple[int, int | None, int]) -> History:
@@ -27,37 +27,24 @@ UNRELATED = history((0, None, 0), (1, None, 0))
 
 
 @pytest.mark.parametrize(
-    ("past", "policy", "effective"),
+    ("past", "timeline", "shared"),
     [
-        (history((0, None, 0)), Policy(0, 7), Effective(7, abandoned=False)),
-        (RESUMED, Policy(0, 9), Effective(9, abandoned=False)),
-        (RESUMED, Policy(0, 10), Effective(10, abandoned=False)),
-        (RESUMED, Policy(0, 11), Effective(10, abandoned=True)),
-        (RESUMED, Policy(1, 11), Effective(11, abandoned=False)),
-        (TWICE, Policy(0, 12), Effective(10, abandoned=True)),
-        (TWICE, Policy(1, 14), Effective(14, abandoned=False)),
-        (TWICE, Policy(1, 15), Effective(14, abandoned=True)),
-        (BACK_FURTHER, Policy(0, 6), Effective(6, abandoned=False)),
-        (BACK_FURTHER, Policy(0, 8), Effective(6, abandoned=True)),
-        (BACK_FURTHER, Policy(1, 5), Effective(5, abandoned=False)),
-        (BACK_FURTHER, Policy(1, 12), Effective(6, abandoned=True)),
-        (history((0, None, 0), (1, 0, 4), (2, 0, 9)), Policy(1, 7), Effective(4, abandoned=True)),
-        (UNRELATED, Policy(0, 3), Effective(None, abandoned=True)),
-        (RESUMED, Policy(5, 0), Effective(None, abandoned=True)),
+        (RESUMED, 0, 10), (TWICE, 0, 10), (TWICE, 1, 14), (BACK_FURTHER, 0, 6), (BACK_FURTHER, 1, 6),
+        (history((0, None, 0), (1, 0, 4), (2, 0, 9)), 1, 4), (UNRELATED, 0, None), (RESUMED, 5, None),
     ],
-)
-def test_the_effective_version_is_that_of_the_shared_history(
-    past: History, policy: Policy, effective: Effective
+)  # fmt: skip
+def test_two_timelines_share_history_up_to_the_lowest_fork_step_between_them(
+    past: History, timeline: int, shared: int | None
 ) -> None:
-    """Two timelines share history up to the lowest fork step between them; above it a token is abandoned."""
-    assert past.effective(policy) == effective
+    assert past.shared_until(timeline) == shared
 
 
 def test_a_number_that_a_resume_used_again_is_another_policy() -> None:
     past = history((0, None, 0), (1, 0, 10))
     past.publish(Policy(0, 11))
     past.publish(Policy(1, 11))
-    assert past.effective(Policy(0, 11)) != past.effective(Policy(1, 11))
+    assert past.knows(Policy(0, 11))
+    assert past.shared_until(0) == 10
     assert past.current == Policy(1, 11)
 
 
@@ -74,27 +61,27 @@ def test_the_current_policy_is_the_newest_of_the_current_timeline_never_the_larg
 
 def test_imported_policies_are_known_and_never_current() -> None:
     past = History()
-    past.bring(Policy(0, 3))
+    past.add_imported(Policy(0, 3))
     assert past.knows(Policy(0, 3))
     assert past.current is None
     assert not past.started
     assert past.timeline == 0
-    assert past.effective(Policy(0, 3)) == Effective(3, abandoned=False)
+    assert (past.shared_until(0) or 0) > 3
 
 
 def test_timelines_are_numbered_from_the_newest_and_never_meet_imported_ones() -> None:
     assert History().next_timeline() == 0
     assert BACK_FURTHER.next_timeline() == 3
     imported = History()
-    imported.bring(Policy(0, 3))
+    imported.add_imported(Policy(0, 3))
     assert imported.next_timeline() == 1
 
 
 def test_an_imported_timeline_has_no_common_ancestor_with_a_trainers_first() -> None:
     past = History()
-    past.bring(Policy(0, 3))
+    past.add_imported(Policy(0, 3))
     past.start(1, None, 0)
-    assert past.effective(Policy(0, 3)) == Effective(None, abandoned=True)
+    assert past.shared_until(0) is None
 
 
 @pytest.mark.parametrize(
@@ -114,7 +101,7 @@ def test_an_event_is_live_on_the_ancestor_path_at_or_below_each_fork(
 
 def test_a_loop_of_parents_on_a_broken_log_ends() -> None:
     past = history((0, 1, 3), (1, 0, 5))
-    assert past.effective(Policy(0, 2)).version == 2
+    assert past.shared_until(0) == 3
 
 
 def test_a_policy_is_written_as_it_is_read() -> None:

@@ -46,8 +46,8 @@ def test_expanded_segments_give_back_every_version(versions: list[Policy]) -> No
 def test_runs_cover_the_response_axis_in_order(trajectory: Trajectory) -> None:
     runs = trajectory.runs
     expected = policy_of_each_token(trajectory) if len(trajectory.segments) else []
-    assert runs.per_token(runs.timelines).tolist() == [policy.timeline for policy in expected]
-    assert runs.per_token(runs.versions).tolist() == [policy.version for policy in expected]
+    assert np.repeat(runs.timelines, runs.lengths).tolist() == [policy.timeline for policy in expected]
+    assert np.repeat(runs.versions, runs.lengths).tolist() == [policy.version for policy in expected]
     assert runs.policies() == sorted(set(expected))
 
 
@@ -113,7 +113,7 @@ def test_a_prefix_and_a_tool_result_have_no_index_on_the_response_axis() -> None
         ),
     ]
     runs = Trajectory.build(nodes).runs
-    assert runs.per_token(runs.versions).tolist() == [5, 5, 5, 6]
+    assert np.repeat(runs.versions, runs.lengths).tolist() == [5, 5, 5, 6]
     assert runs.lengths.tolist() == [2, 1, 1]
 
 
@@ -123,7 +123,7 @@ def test_a_node_that_two_branches_share_is_on_the_axis_once() -> None:
     made = Trajectory.build([shared, leaf, leaf])
     assert made.branches == [[0, 1], [0, 2]]
     assert made.response_tokens == 3
-    assert made.runs.per_token(made.runs.versions).tolist() == [1, 2, 2]
+    assert np.repeat(made.runs.versions, made.runs.lengths).tolist() == [1, 2, 2]
 
 
 def test_arrays_of_versions_are_taken_as_well() -> None:

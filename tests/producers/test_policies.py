@@ -67,7 +67,7 @@ def test_a_resumed_life_forks_a_timeline(settings: Settings) -> None:
         history = (await read_policy_log(connection_of(settings))).history
         assert history.forks[1] == Fork(0, 2)
         assert history.current == Policy(1, 3)
-        assert history.effective(Policy(0, 3)) == (2, True)
+        assert history.shared_until(0) == 2
         with pytest.raises(UnknownPolicy, match="0:9"):
             async with PolicyPublisher(settings, resume=Policy(0, 9)):
                 pass

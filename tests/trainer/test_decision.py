@@ -142,7 +142,7 @@ def test_an_unknown_policy_drops_the_group_live_and_passes_offline() -> None:
     assert dropped(desk.decide(5)) is DropReason.UNKNOWN_POLICY
     assert kept(desk.decide(5, **staleness(on_unknown="exempt"))) == [0, 1]
     offline = History()
-    offline.bring(Policy(0, 4))
+    offline.add_imported(Policy(0, 4))
     assert kept(desk.decide(None, offline)) == [0, 1]
 
 

@@ -22,7 +22,6 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from rolloutlog.contract.errors import BlobUnavailable, NotOpen, SettingsError
-from rolloutlog.contract.given import settings_of
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -53,7 +52,7 @@ class GroupStream:
         bootstrap_servers: str | None = None, command_config: str | None = None,
     ) -> None:  # fmt: skip
         """What is given by name overrides `settings`. Raises SettingsError."""
-        settings = self._settings = settings_of(
+        settings = self._settings = Settings.of(
             settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config
         )
         self._start = start or Start()
@@ -159,11 +158,11 @@ class GroupStream:
         False where there is nothing to wait for. Raises Starved.
         """
         policies = self._parts.intake.policies
-        if not policies.history.is_silent:
+        if not policies.history.is_empty:
             return True
         self._starvation.progress(_clock())
         await policies.catch_up()
-        while policies.history.is_silent:
+        while policies.history.is_empty:
             if self._stopping or (drain and not any(end.stable > end.first for end in (await self._ends()).values())):
                 return False
             if drain or self._starvation.late(_clock()):

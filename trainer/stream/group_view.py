@@ -44,7 +44,7 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
         policies = await stack.enter_async_context(PolicyLog(connection))
         history, dispatch = policies.history, DispatchPolicy(settings.trainer, policies.history)
         recorded = _RecordedPolicies(run, settings.trainer, history)
-        if history.is_silent:  # what a trainer that starts now would publish first
+        if history.is_empty:  # what a trainer that starts now would publish first
             history.start(history.next_timeline(), None, 0)
             history.publish(Policy(history.timeline, 0))
         ended = await read_group_history(connection, history, range(count))

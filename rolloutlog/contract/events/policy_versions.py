@@ -98,7 +98,7 @@ def fold(history: History, event: Event) -> PublishedPolicy | None:
         said = _PolicyBody.model_validate(body)
         policy = Policy(said.timeline, said.version)
         if kind is not EventType.POLICY_PUBLISHED:
-            history.bring(policy)
+            history.add_imported(policy)
             return None
         history.publish(policy)
         return PublishedPolicy(policy, said.uri, said.digest, event.timestamp)

@@ -32,10 +32,6 @@ class Runs:
         pairs = np.unique(np.stack([self.timelines, self.versions], axis=1), axis=0)
         return [Policy(int(t), int(v)) for t, v in pairs]
 
-    def per_token(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """One value per run, expanded to one per response token."""
-        return np.repeat(values, self.lengths)
-
 
 def bad_segments(rows: Sequence[Sequence[int]], tokens: int) -> str | None:
     """What is wrong with the segments of one node that sampled `tokens`; None if they tile it.
