@@ -41,6 +41,12 @@ class MissingExtra(RolloutlogError):
         self.extra = extra
 
 
+class ClientUnsupported(RolloutlogError):
+    """The installed Kafka client isn't of the series that this version of rolloutlog was written for."""
+
+    default_hint = "install rolloutlog with its dependencies again"
+
+
 class PathUnusable(RolloutlogError):
     """A file or folder of this machine, or the output, can't be read or written."""
 

@@ -31,6 +31,7 @@ from rolloutlog.kafka.client.acls import CREATE, DELETE, DESCRIBE, DESCRIBE_CONF
 from rolloutlog.kafka.client.altering import alter_topics
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import startup_error, stop_client
+from rolloutlog.kafka.client.inner_parts import protocol_client_of
 from rolloutlog.kafka.client.metadata import TopicSeen, fetch_metadata
 
 T = TypeVar("T")
@@ -175,7 +176,7 @@ async def _delete(connection: Connection, admin: AIOKafkaAdminClient, names: lis
 async def _describe(connection: Connection, admin: AIOKafkaAdminClient, topics: Collection[Topic]) -> list[TopicReport]:
     """Raises NotAllowed for a topic that this user may not see: it may be there, or not."""
     names = {topic: connection.names.topic(topic) for topic in TOPICS if topic in topics}
-    found = await fetch_metadata(admin._client, names.values())  # no public way to ask for it
+    found = await fetch_metadata(protocol_client_of(admin), names.values())
     if hidden := [name for name in names.values() if found[name].is_hidden]:
         raise connection.refused(TOPIC, ", ".join(hidden), (DESCRIBE,), "whether they are there, Kafka doesn't say")
     there = {topic: found[name] for topic, name in names.items() if found[name].is_there}

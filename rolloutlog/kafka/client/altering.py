@@ -13,8 +13,20 @@ from collections.abc import Mapping
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResourceType
 from aiokafka.errors import NoError, for_code
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Schema, String
+
+from rolloutlog.kafka.client.inner_parts import (
+    Array,
+    Boolean,
+    Int8,
+    Int16,
+    Int32,
+    Request,
+    RequestStruct,
+    Response,
+    Schema,
+    String,
+    send_by_admin,
+)
 
 API_KEY = 44
 SET = 0
@@ -65,7 +77,7 @@ class _Alter(Request[_Question]):
 
 async def alter_topics(admin: AIOKafkaAdminClient, changes: Mapping[str, Mapping[str, str]]) -> None:
     """Set what `changes` says of each topic. Raises KafkaError with the broker's reason."""
-    answer = await admin._send_request(_Alter(changes))  # no public way to ask for it
+    answer = await send_by_admin(admin, _Alter(changes))
     for code, said, _, name in answer.resources:
         if (error := for_code(code)) is not NoError:
             raise error(f"{name}: {said}")

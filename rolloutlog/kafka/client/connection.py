@@ -25,8 +25,8 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names, Topic
 from rolloutlog.kafka.client.acls import Right, lacking, refused, topics_of
 from rolloutlog.kafka.client.addresses import checked
-from rolloutlog.kafka.client.closing import close_at_once
-from rolloutlog.kafka.client.handshake import Address, diagnose
+from rolloutlog.kafka.client.handshake import diagnose
+from rolloutlog.kafka.client.inner_parts import addresses_of, close_at_once
 from rolloutlog.kafka.client.metadata import TopicSeen, fetch_metadata
 from rolloutlog.kafka.client.properties import Security, read_properties, security_of
 from rolloutlog.kafka.client.quiet import quiet_clients, silenced
@@ -144,11 +144,8 @@ class Connection:
 
     async def diagnose(self, error: BaseException, client: AIOKafkaClient | None = None) -> RolloutlogError:
         """What a failure to reach the cluster was, in words: the client's own error names no cause."""
-        known = client or self.client()
-        addresses: list[Address] = [(host, port) for host, port, _ in known.hosts]
-        addresses += [(broker.host, broker.port) for broker in known.cluster.brokers()]
         with silenced():
-            found = await diagnose(addresses, self.client_options)
+            found = await diagnose(addresses_of(client or self.client()), self.client_options)
         return found or BrokerUnreachable(
             f"no Kafka broker answers at {self.bootstrap_servers}: {str(error) or type(error).__name__}"
         )

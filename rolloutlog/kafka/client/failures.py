@@ -39,6 +39,7 @@ from rolloutlog.contract.errors import (
 )
 from rolloutlog.kafka.client.acls import GROUP, TOPIC, TRANSACTIONAL_ID, refused, rights_of
 from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.client.inner_parts import futures_left, protocol_client_of
 
 STOP_S = 5.0
 """Without a broker an idempotent producer waits for ever when it stops (design/exactly-once#stopping)."""
@@ -103,9 +104,9 @@ async def stop_producer(producer: AIOKafkaProducer) -> None:
     try:
         await asyncio.wait_for(producer.stop(), STOP_S)
     except (KafkaError, OSError, TimeoutError):
-        await producer.client.close()
+        await protocol_client_of(producer).close()
     finally:
-        _retrieve_left(producer)
+        retrieve_exceptions(futures_left(producer))
 
 
 async def stop_client(client: Any) -> None:
@@ -120,7 +121,7 @@ async def stop_client(client: Any) -> None:
         raise
     if stopping.cancelled():
         # a fetch that rests after a failure is cancelled by aiokafka 0.14, whose stop takes that for its own end
-        await client._client.close()
+        await protocol_client_of(client).close()
         return
     error = stopping.exception()
     if error is not None and not isinstance(error, KafkaError):
@@ -137,13 +138,3 @@ def retrieve_exception(future: asyncio.Future[Any]) -> None:
     """Look at one that is done."""
     if not future.cancelled():
         future.exception()
-
-
-def _retrieve_left(producer: AIOKafkaProducer) -> None:
-    """aiokafka 0.14 sets these on a fatal error and never looks at them; there is no public way to."""
-    manager = getattr(producer, "_txn_manager", None)
-    waiter = getattr(manager, "_transaction_waiter", None)
-    accumulator: Any = getattr(producer, "_message_accumulator", None)
-    batches = [batch for queue in getattr(accumulator, "_batches", {}).values() for batch in queue]
-    left = [waiter] + [getattr(batch, "_drain_waiter", None) for batch in batches]
-    retrieve_exceptions(future for future in left if future is not None)

@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from aiokafka.conn import create_conn
 from aiokafka.errors import (
     AuthenticationFailedError,
     IllegalSaslStateError,
@@ -20,9 +19,9 @@ from aiokafka.errors import (
     SaslAuthenticationFailed,
     UnsupportedSaslMechanismError,
 )
-from aiokafka.protocol.metadata import MetadataRequest
 
 from rolloutlog.contract.errors import BrokerUnreachable, RolloutlogError, SecurityMismatch
+from rolloutlog.kafka.client.inner_parts import try_address
 
 Address = tuple[str, int]
 
@@ -46,11 +45,7 @@ async def diagnose(addresses: Iterable[Address], options: Mapping[str, Any]) -> 
 async def _try(address: Address, options: Mapping[str, Any]) -> RolloutlogError | None:
     given = {name: value for name, value in options.items() if name != "bootstrap_servers"}
     try:
-        connection = await asyncio.wait_for(create_conn(*address, **given), ANSWER_S)
-        try:
-            await asyncio.wait_for(connection.send(MetadataRequest([])), ANSWER_S)
-        finally:
-            connection.close()
+        await try_address(*address, given, ANSWER_S)
     except (KafkaError, OSError, TimeoutError) as error:
         return _explained(error, address, given)
     return None

@@ -21,8 +21,18 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
+
+from rolloutlog.kafka.client.inner_parts import (
+    Array,
+    Boolean,
+    Int16,
+    Int32,
+    Request,
+    RequestStruct,
+    Response,
+    Schema,
+    String,
+)
 
 OPERATIONS = {
     3: "Read", 4: "Write", 5: "Create", 6: "Delete", 7: "Alter", 8: "Describe", 10: "DescribeConfigs",

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import NoError, for_code
 
 from rolloutlog.kafka.client.admin import with_admin
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import typed_error
+from rolloutlog.kafka.client.inner_parts import assigned_partitions
 
 GROUPS = ("buffer", "workers")
 
@@ -54,5 +54,4 @@ async def owners(connection: Connection, roles: Sequence[str] = GROUPS) -> list[
 
 def _members(role: str, members: Sequence[Any]) -> Iterator[Owner]:
     for _, client, host, _, assignment, *_ in members:
-        owned = ConsumerProtocolMemberAssignment.decode(assignment).partitions() if assignment else []
-        yield Owner(role, client, host.removeprefix("/"), sorted({place.partition for place in owned}))
+        yield Owner(role, client, host.removeprefix("/"), assigned_partitions(assignment))

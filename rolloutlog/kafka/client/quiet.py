@@ -11,10 +11,11 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from rolloutlog.kafka.client.inner_parts import REBALANCING
+
 PREFIX = "aiokafka"
 REPEAT_S = 10.0
-NORMAL = ("Heartbeat failed for group %s because it is rebalancing",)
-"""aiokafka warns of these although all is well."""
+NORMAL = (REBALANCING,)
 
 
 class Repeats(logging.Filter):

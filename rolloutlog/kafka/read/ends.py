@@ -15,14 +15,14 @@ from itertools import groupby
 from typing import NamedTuple
 
 from aiokafka import AIOKafkaClient
-from aiokafka.errors import KafkaError, NoError, for_code
-from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.errors import KafkaError
 
 from rolloutlog.contract.errors import NotFound, TopicMissing
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.acls import DESCRIBE, TOPIC, operations_on
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import startup_error, typed_error
+from rolloutlog.kafka.client.inner_parts import list_offsets
 from rolloutlog.kafka.client.metadata import TopicSeen, fetch_metadata
 
 PATIENCE_S = 30.0
@@ -124,13 +124,7 @@ async def _offsets(
         by_leader.setdefault(seen.leader(number), []).append((number, what))
     found: dict[int, int] = {}
     for leader, asked in by_leader.items():
-        answer = await client.send(leader, OffsetRequest(-1, isolation, [(seen.name, asked)]))
-        for _, rows in answer.topics:
-            for number, code, _, offset in rows:
-                error = for_code(code)
-                if error is not NoError:
-                    raise error(f"{seen.name}/{number}")
-                found[number] = offset
+        found |= await list_offsets(client, leader, seen.name, asked, isolation)
     return found
 
 
