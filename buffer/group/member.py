@@ -43,7 +43,6 @@ class Record(NamedTuple):
     timestamp: int = 0
     reward: float | None = None
     oldest_policy: Policy | None = None
-    newest_policy: Policy | None = None
     sampled: int = 0
 
 

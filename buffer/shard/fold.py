@@ -159,7 +159,6 @@ class Fold:
             timestamp=row.timestamp,
             reward=row.reward,
             oldest_policy=row.oldest,
-            newest_policy=row.newest,
             sampled=row.sampled,
         )
         disposition = group.admit(shape_of(row), row.member, record)

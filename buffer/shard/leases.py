@@ -20,18 +20,9 @@ class Leases:
         """A seed was taken, or its take renewed."""
         self.deadlines[seed] = (clock + lease_ms / 1000, group)
 
-    def drop(self, seed: str) -> None:
-        """Nobody waits for that seed any more."""
-        self.deadlines.pop(seed, None)
-
     def lost(self, clock: float) -> list[tuple[str, str]]:
         """Take out the seeds that are lost by now: (seed, group)."""
         gone = [(seed, group) for seed, (deadline, group) in self.deadlines.items() if deadline <= clock]
         for seed, _ in gone:
             del self.deadlines[seed]
         return gone
-
-    @property
-    def next_deadline(self) -> float | None:
-        """When the next one is lost."""
-        return min((deadline for deadline, _ in self.deadlines.values()), default=None)

@@ -6,32 +6,33 @@ Guarantees: never above its bound; the oldest go first. Leaves out: reading what
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from cachetools import FIFOCache
 
 from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.trajectory import Trajectory
 
 
-@dataclass(slots=True)
 class PayloadCache:
     """Checked values by their offset on `rollouts`."""
 
-    capacity: int
-    held: dict[int, Body] = field(default_factory=dict[int, Body])
-    size: int = 0
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._held: FIFOCache[int, Body] = FIFOCache(capacity, getsizeof=_size)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._held
 
     def put(self, offset: int, body: Body) -> None:
-        """Keep a value that was checked."""
-        if offset in self.held or len(body.value) > self.capacity:
-            return
-        self.held[offset] = body
-        self.size += len(body.value)
-        while self.size > self.capacity:
-            oldest = next(iter(self.held))
-            self.size -= len(self.held.pop(oldest).value)
+        """Keep a value that was checked, unless it is above the bound by itself."""
+        if _size(body) <= self._capacity:
+            self._held[offset] = body
 
     def get(self, offset: int) -> Trajectory | None:
         """The trajectory at that offset, if its value is here."""
-        held = self.held.get(offset)
+        held = self._held.get(offset)
         return None if held is None else value.decode(*held)
+
+
+def _size(body: Body) -> int:
+    return len(body.value)

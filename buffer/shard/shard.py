@@ -186,9 +186,9 @@ class Shard:
 
     def missing(self) -> list[Handle]:
         """Payloads that the draws under way need and that aren't cached."""
-        known = self.cache.held.keys() | self.supplied.keys()
         rows = {drawn.source.row.offset: drawn.source.row for drawn in self.sampler.queue}
-        return sorted(row.handle(self.fold.partition) for offset, row in rows.items() if offset not in known)
+        gone = [row for at, row in rows.items() if at not in self.cache and at not in self.supplied]
+        return sorted(row.handle(self.fold.partition) for row in gone)
 
     def supply(self, offset: int, payload: Trajectory | Void) -> None:
         """A payload that was missing, or why it can't be had."""

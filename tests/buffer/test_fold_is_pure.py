@@ -10,19 +10,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import StateRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.events.event import Event, Outgoing
-from rolloutlog.contract.events.group_events import GroupFinal, final_event
 from rolloutlog.contract.events.seeds import Anchor, Ask, Draw, Source, seed_cancelled_event
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
-from rolloutlog.contract.wire.headers import Headers
 from tests.buffer.events_by_hand import annotated, cancelled, expired, final, forged, fresh, rollout, seed_id, taken
-from tests.buffer.partition_log import NOW, PartitionLog, compacted, group_id, settings_of
+from tests.buffer.partition_log import NOW, Owner, PartitionLog, compacted, group_id, settings_of
 
 SETTINGS = settings_of(
     buffer={
@@ -140,10 +139,14 @@ def test_a_shard_is_the_fold_of_its_rows_before_and_after_compaction(
     assert [encode(row) for row in rows] == values
 
 
-def test_headers_alone_are_kept_of_what_can_be_told_from_them() -> None:
-    """A final event for a group that nobody has heard of closes it: its records come too late to be worked for."""
-    late = GroupFinal(group=group_id("z"), group_size=2, timeline=0, step=1, as_of=0)
-    topics = inputs([], [], [final_event(late, source="/t", now=NOW)])
-    fold, _ = run(topics, Random(0))
-    assert list(fold.closed) == [group_id("z")]
-    assert Headers(final("z").headers).group == group_id("z")
+def test_a_final_event_ends_a_group_that_nobody_has_heard_of() -> None:
+    """Its records come too late to be worked for: they are told so in their rows, and are never sources."""
+    log = PartitionLog(SETTINGS)
+    log.append(final("z", as_of=0))
+    owner = Owner(log)
+    owner.settle()
+    assert list(owner.shard.fold.closed) == [group_id("z")]
+    log.append(rollout("z"), rollout("z", 1))
+    owner.settle()
+    assert [row.late for row in log.rows if isinstance(row, RolloutRow)] == [True, True]
+    assert (owner.shard.fold.groups, owner.shard.fold.live({})) == ({}, [])
