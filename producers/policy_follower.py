@@ -1,8 +1,8 @@
 """PolicyFollower: the policies of a run as they are published, and where their weights lie.
 
 Guarantees: once it is open it has read all that was published before; then it follows, and `current` is never older
-than what it has read. Leaves out: how the topic is read and what of it is kept (`policy_log`), and the weights
-themselves.
+than what it has read. Leaves out: how the topic is read and what of it is kept (`rolloutlog.kafka.read.policy_log`),
+and the weights themselves.
 
     async with PolicyFollower(namespace="run-7", bootstrap_servers="localhost:9092") as policies:
         newest = await policies.newest()

@@ -4,7 +4,7 @@ Guarantees: a record that is oversize, malformed or inconsistent raises a typed 
 after it go through; what `publish` returned for is acknowledged by all in-sync replicas; what was submitted is
 awaited by `flush`, or by leaving the block; publishing the same attempt again is harmless, since its id is the same.
 `abort`, `fail` and `cancel` say how a member ended that has no result, so that its group always ends. Leaves out:
-taking seeds (`takes`) and running environments (`worker`).
+taking seeds (`seed_leases`) and running environments (`rollout_worker`).
 
     async with RolloutProducer(namespace="run-7", bootstrap_servers="localhost:9092") as producer:
         await producer.publish(Rollout.flat(prompt_ids=..., response_ids=..., logprobs=..., versions=3, ...))

@@ -1,7 +1,7 @@
 """Where each rollout goes, in the layouts that other tools read.
 
 Guarantees: a file is opened when its first line comes, and few stay open; spans of an index are of the file as it is
-written. Leaves out: what a line says (`episodes`, `july`, `tables`).
+written. Leaves out: what a line says (`rolloutlog.formats.writers`).
 """
 
 from __future__ import annotations

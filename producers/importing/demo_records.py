@@ -1,6 +1,6 @@
 """The recorded run that comes with the package: 16 rollouts of 4 groups, of era E4, 12 of them trained.
 
-Guarantees: it is there wherever the package is. Leaves out: importing it (`service`).
+Guarantees: it is there wherever the package is. Leaves out: importing it (`import_service`).
 """
 
 from __future__ import annotations

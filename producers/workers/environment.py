@@ -1,7 +1,7 @@
 """The seam to what a rollout is made in: it prompts, runs tools, scores, and answers with what was sampled.
 
 Guarantees: an environment is one method; how it ends says what is published. Leaves out: sampling (`engine`) and the
-log (`worker`).
+log (`rollout_worker`).
 
 - it returns a `Trajectory`: `rollout.completed`, with its reward or, without one, pending until it is annotated; its
   record says the seed's `task` and, where it was resumed, `resumed_from`, unless it has its own;

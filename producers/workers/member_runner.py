@@ -1,10 +1,10 @@
 """Makes one member: runs the environment, and publishes how it ended.
 
-Guarantees: each call ends in one word, after the event that says so is on the log: completed, failed, aborted,
-refused, or dropped, where nobody wants the member any more and nothing is written. That holds whatever the environment
-raises (what leaves a program, such as SystemExit, included) or returns. One that doesn't end when it is cancelled is
-left behind after a while. Leaves out: how many run at once (`worker`), and what an environment does to the process in
-other ways: a call that blocks the event loop blocks the worker.
+Guarantees: each call ends in one word, after the event that says so is on the log: completed, failed, aborted, refused,
+or dropped, where nobody wants the member any more and nothing is written. That holds whatever the environment raises
+(what leaves a program, such as SystemExit, included) or returns. One that doesn't end when it is cancelled is left
+behind after a while. Leaves out: how many run at once (`rollout_worker`), and what an environment does to the process
+in other ways: a call that blocks the event loop blocks the worker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One reader per era: what pass one needs of a line, and the line as a rollout.
 
 Guarantees: both passes agree on what a line is and whose; whatever is wrong with it is one `Rejected`. Leaves out:
-files and line ends (`lines`).
+files and line ends (`rolloutlog.producers.importing.files.lines`).
 """
 
 from __future__ import annotations

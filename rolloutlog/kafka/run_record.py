@@ -2,7 +2,7 @@
 
 Guarantees: a run is declared once; another declaration is refused, naming what differs, also when two are made at once.
 Settings that can't work on the topics as they are, are refused before a service starts. Leaves out: the text of the
-facts (`contract.run_facts`).
+facts (`rolloutlog.contract.events.run`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def ranked(order: Order, versions: list[int]) -> list[int]:
 
 
 def test_oldest_first_with_ties_by_arrival() -> None:
-    """The fixed tables of the reference: staleness 1, 5, 3 and 3, 8, 3, 3 at step 10."""
+    """Staleness 1, 5, 3 and 3, 8, 3, 3 at step 10."""
     assert ranked(OldestFirst(), [8, 4, 6]) == [1, 2, 0]
     assert ranked(OldestFirst(), [6, 1, 6, 6]) == [1, 0, 2, 3]
 

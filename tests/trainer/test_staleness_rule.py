@@ -53,7 +53,7 @@ def mask(verdict: MemberVerdict) -> list[int]:
     return mask_of(verdict.mask_runs, verdict.response_tokens).astype(int).tolist()
 
 
-# The worked examples of section 3 of the reference: row, steps, semantic mask, step, threshold, mask, verdict.
+# The worked rows of decisions/staleness#56: row, steps, semantic mask, step, threshold, mask, verdict.
 WORKED = [
     ("1", [0, 4], None, 5, 4, [0, 1], Verdict.PARTLY),
     ("2", [0, 4], None, 5, 8, [1, 1], Verdict.FRESH),

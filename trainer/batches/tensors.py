@@ -1,7 +1,7 @@
 """Tensors of drawn groups: packed, unpadded, one sample per trainable branch (design/trainer#tensors).
 
 Guarantees: every column is aligned with `labels`, so that a token's advantage, log-prob and policy are its own whatever
-is masked before it (the reference's defect 5.1); a sampled node that several branches share trains once, in the first;
+is masked before it (decisions/staleness#138); a sampled node that several branches share trains once, in the first;
 a sample in which nothing trains isn't there and adds to no denominator. Leaves out: losses, and splitting over ranks.
 The first token of a branch has nothing before it and can't be a label.
 """

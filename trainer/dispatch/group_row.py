@@ -1,7 +1,7 @@
 """One group as a line of `rolloutlog groups --json` (design/trainer#view).
 
 Guarantees: pure; an ended group is shown as its final event says, its masks made again for the recorded step; any other
-as the trainer would decide now. Leaves out: reading the log (`view`).
+as the trainer would decide now. Leaves out: reading the log (`group_view`).
 """
 
 from __future__ import annotations

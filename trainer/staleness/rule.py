@@ -1,11 +1,11 @@
 """How old a member's tokens are at a train step, and what follows: the one owner of the staleness rule
 (design/staleness#tests).
 
-Guarantees: `judge` is pure, and dispatch and views call it alone, so they never disagree. The arithmetic
-is XTuner's (decisions/staleness#42 to #70): staleness is `t - v - 1` train steps, thresholds are
-`(n + 1) * W`, stale at `>=`; the oldest sampled token is tested first, then single tokens, then whether any is left.
-Masks are 0 or 1, of the response's length, and the producer's own loss mask is always respected. Leaves out: what
-becomes of the group (`rolloutlog.trainer.outcome`), and whether a policy was ever published: the trainer's test alone.
+Guarantees: `judge` is pure, and dispatch and views call it alone, so they never disagree. The arithmetic is XTuner's
+(decisions/staleness#42 to #70): staleness is `t - v - 1` train steps, thresholds are `(n + 1) * W`, stale at `>=`; the
+oldest sampled token is tested first, then single tokens, then whether any is left. Masks are 0 or 1, of the response's
+length, and the producer's own loss mask is always respected. Leaves out: what becomes of the group
+(`rolloutlog.trainer.dispatch.decision`), and whether a policy was ever published: the trainer's test alone.
 """
 
 from __future__ import annotations

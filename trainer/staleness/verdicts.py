@@ -1,7 +1,7 @@
 """What the staleness rule is asked and what it answers: a member's tokens, and the verdicts on members and groups.
 
 Guarantees: values only; a member's tokens are covered by its runs exactly, or it can't be made. Leaves out: the rule
-(`rolloutlog.trainer.staleness.rule`), and what becomes of the group (`rolloutlog.trainer.outcome`).
+(`rolloutlog.trainer.staleness.rule`), and what becomes of the group (`rolloutlog.trainer.dispatch.decision`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What lies beside a file of rollouts and says more of them: the configuration of its run (design/eras#evidence).
 
 Guarantees: a group size counts only where all that is said of it agrees; what can't be read says nothing. Leaves out:
-what the path itself says (`sources`).
+what the path itself says (`found_files`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Guarantees: a path may name a run folder, its `rollouts`, a step folder, a file or a glob; step 9 comes before step 10;
 one file reached twice, also by a link, is read once; what belongs to a run and holds no rollouts is passed over and
-counted. Leaves out: what the lines are, which names never decide (`era`).
+counted. Leaves out: what the lines are, which names never decide (`rolloutlog.formats.foreign.era`).
 """
 
 from __future__ import annotations

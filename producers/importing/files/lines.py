@@ -1,7 +1,8 @@
 """Lines of a file, one at a time.
 
 Guarantees: memory is bounded by the longest line; each line knows its first byte, so it can be found again; a last line
-without its end says so, and so does a compressed file that was cut. Leaves out: what a line says (`readers`).
+without its end says so, and so does a compressed file that was cut. Leaves out: what a line says
+(`rolloutlog.formats.readers`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Files that hold something else than lines of JSON, told by how they begin.
 
 Guarantees: such a file is refused whole, in one sentence that says what it is and what to do; nothing of it is decoded,
-and a file that begins with anything else is read line by line. Leaves out: what single lines are (`era`).
+and a file that begins with anything else is read line by line. Leaves out: what single lines are
+(`rolloutlog.formats.foreign.era`).
 """
 
 from __future__ import annotations

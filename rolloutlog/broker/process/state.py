@@ -1,7 +1,7 @@
 """What is known of a broker from its state file: who it is, where it listens, which processes it is.
 
 Guarantees: values only, refused when a key is unknown; written by replacing the file whole. Leaves out: whether the
-processes still live (`process`) and where the file lies (`folder`).
+processes still live (`node_process`) and where the file lies (`data_folder`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Guarantees: `decode(encode(t)) == t` for every trajectory, to the bit, and what was read is written as the same bytes;
 decoded arrays are read-only views of the value. `decode` reads plain JSON as well. Leaves out: how JSON is written
-(`json_value`), and soundness of what was read (`soundness`).
+(`plain_json`), and soundness of what was read (`soundness`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Guarantees: the traces of an episode are one rollout, a forest with a table `agents`, whose main agent is the first that
 may be trained; everything that an episode says beside its traces is kept in the record's `episode`. Leaves out: the
-updates of E5 (`updates`).
+updates of E5 (`rolloutlog.producers.importing.parsing.updates`).
 """
 
 from __future__ import annotations

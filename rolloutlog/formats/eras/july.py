@@ -1,7 +1,7 @@
 """E1 and E1b: a line is a bare trace; the replay branches stamped it with `info.prime_rl` (design/eras#july).
 
 Guarantees: without a stamp nothing is known of group, policy or environment but what the file's name says. Leaves out:
-the index files beside them (`spans`).
+the index files beside them (`rolloutlog.producers.importing.parsing.july_index`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Guarantees: the trajectory's bytes are a function of what was sampled and scored, so that copies of a trace (a cohort, a
 second name of the file, another layout of the same run) have the same value; what is said later of a trace (advantages,
-that it was trained) is in `notes`, which become annotations. Leaves out: group sizes and members (`roll`).
+that it was trained) is in `notes`, which become annotations. Leaves out: group sizes and members
+(`rolloutlog.producers.importing.placing.census`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Guarantees: an episode that was imported from that layout with its group is written as it was, byte for byte, but for
 numbers that float32 doesn't hold; any other record becomes an episode that verifiers 0.4.0 reads, without inventing
-what it doesn't have, and gets a stamp (`stamping`). Leaves out: files (`layouts`).
+what it doesn't have, and gets a stamp (`stamping`). Leaves out: files (`rolloutlog.consumers.exporting.layouts`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Guarantees: the line has the fields of that layout and no others, and the row's span is the line's bytes without its
 end; a record that was imported from that layout with its group is written as it was, but for numbers that float32
 doesn't hold. What the layout has no place for (several agents, calls, tools, a run) is in a stamp within `info`
-(`stamping`). Leaves out: files (`layouts`).
+(`stamping`). Leaves out: files (`rolloutlog.consumers.exporting.layouts`).
 """
 
 from __future__ import annotations
