@@ -1,7 +1,7 @@
 """The events that an importer writes: rollouts, notes, cancellations, policies, dead letters.
 
 Guarantees: every id is a function of the source's content, so writing twice says nothing new. Leaves out: when they are
-due (`intake_queue`).
+due (`line_intake`).
 """
 
 from __future__ import annotations
