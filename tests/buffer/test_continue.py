@@ -46,7 +46,7 @@ class TestGolden:
 
     @pytest.mark.parametrize("case", sorted(golden("pr1933_seeds.json")))
     def test_tool_call_anchors_and_prompts_are_both_designs(self, case: str) -> None:
-        """decisions/replay#63, #65 and #68."""
+        """Whole tool turns, in the main tree (decisions/replay#63, #65 and #68)."""
         points = anchor_points(CASES[case], TOOL_CALL)
         assert [point.node for point in points] == golden("pr1919_surgery_and_judge.json")[case].get(
             "tool_call_anchors", []

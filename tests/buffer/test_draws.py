@@ -50,7 +50,7 @@ def test_draws_reach_every_candidate() -> None:
 def test_anchors_of_a_source_are_drawn_without_repeats_and_kept_in_order(
     points: list[int], most: int | None, rollout: str
 ) -> None:
-    """decisions/replay#12, #64 and #66."""
+    """Some anchors of a source, always the same ones (decisions/replay#12, #64 and #66)."""
     drawn = pick_some(points, "salt", rollout, most)
     assert drawn == [point for point in points if point in drawn]
     assert len(drawn) == (len(points) if most is None else min(most, len(points)))

@@ -108,7 +108,7 @@ def test_a_recheck_that_starts_from_no_answer_is_not_derived(step: Path) -> None
 
 
 def test_names_of_continued_tasks(step: Path) -> None:
-    """decisions/replay#60 and #67."""
+    """The names that replay gave to derived tasks (decisions/replay#60 and #67)."""
     line = by_id(step / "train_rollouts.jsonl")["02"]
     for name in ("continue:03ababab:compaction0", "continue:03ababab:tool-call3", "continue:03ababab:tool-call3-1"):
         line["task"]["name"] = name

@@ -96,7 +96,7 @@ def test_an_expired_member_is_made_again_while_its_sibling_stands() -> None:
 
 
 def test_what_to_do_with_an_expired_member_is_a_setting() -> None:
-    """decisions/staleness#78 and #92."""
+    """The setting is a word, and a drop has a reason (decisions/staleness#78 and #92)."""
     desk = Desk()
     desk.say(rollout(0, 0), rollout(1, 4))
     again = desk.decide(5, **staleness(on_expire="reroll-group"))

@@ -144,7 +144,7 @@ def test_row_19_missing_provenance_is_a_verdict_not_a_crash(exempt: bool, expect
 
 
 def test_row_20_thresholds_that_would_mask_everything_are_refused() -> None:
-    """decisions/staleness#49 and #53."""
+    """Thresholds follow from W, and are at least one step (decisions/staleness#49 and #53)."""
     for allowed, period in ((-1, 1), (0, 0), (0, -1)):
         with pytest.raises(ValueError, match="at least"):
             threshold(allowed, period)
@@ -178,7 +178,7 @@ def test_none_turns_a_test_off() -> None:
 
 
 def test_on_policy_is_staleness_zero() -> None:
-    """decisions/staleness#42 and #45."""
+    """The oldest token decides; no token has age 0 (decisions/staleness#42 and #45)."""
     assert judged([4], 5, Rule()).seq_staleness == 0
     assert judged([], 5, Rule()).seq_staleness == 0
     assert judged([1, 3, 3], 5, Rule()).seq_staleness == 3
