@@ -1,7 +1,8 @@
-"""A task beside the work that somebody else does: its failure is told to whoever asks next, never lost.
+"""A task that runs beside its owner's work, such as the renewal of leases.
 
-Guarantees: the task is asked to stop before it is cancelled, so that a poll of the client isn't cut short
-(design/exactly-once#reads). Leaves out: starting it again.
+Guarantees: what ended the task is raised by the next `check`, or logged by `stop`, never lost; the task is asked to
+stop before it is cancelled, so that a poll of the client isn't cut short (design/exactly-once#reads). Leaves out:
+starting it again.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Background:
             self._task.result()
 
     async def stop(self) -> None:
-        """Ask it to stop, and cancel it after a while. A failure that nobody was told is logged."""
+        """Ask it to stop, and cancel it after a while. A failure that no `check` raised is logged."""
         if self._task is None:
             return
         self._stopping.set()

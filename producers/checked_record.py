@@ -2,7 +2,7 @@
 
 Guarantees: what `checked_rollout` and `checked_event` return no reader will reject for what it says; what they refuse
 raises InvalidRecord with the reason of the dead letter that it would have become, and no sequence number is taken. The
-value is encoded once and hashed once. Leaves out: size (`rolloutlog.kafka.write.writing`) and policies that were never
+value is encoded once. Leaves out: size (`rolloutlog.kafka.write.writing`) and policies that were never
 published, which the trainer alone can know.
 """
 

@@ -22,7 +22,7 @@ from rolloutlog.contract.wire.refusal import refusing, text_of, type_name
 
 ErrorFact = BaseException | str | Mapping[str, Any]
 MAX_NESTED_ERRORS = 4
-"""Errors of a group that are told."""
+"""Errors of an exception group that its message lists."""
 
 
 def aborted(slot: Slot, partial: Trajectory | None = None) -> Rollout:
@@ -45,7 +45,7 @@ def error_fact(error: ErrorFact) -> dict[str, Any]:
 
 
 def _message_of(error: BaseException) -> str:
-    """An error's text; a group's own says no more than how many errors it holds."""
+    """An error's text; that of an exception group lists those in it, since its own names only their number."""
     if not isinstance(error, BaseExceptionGroup):
         return text_of(error)
     group = cast("BaseExceptionGroup[BaseException]", error)

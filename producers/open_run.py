@@ -37,8 +37,7 @@ class OpenRun:
 
 
 async def open_run(settings: Settings, role: Role, *, blob_patience_s: float = 0.0) -> OpenRun:
-    """The run of the settings' namespace, for who comes to it in this role; a blob store that is away is waited for so
-    long.
+    """Connect in this role to the run of the settings' namespace; a blob store that is away is waited for so long.
 
     Raises BrokerUnreachable, SecurityMismatch, NotAllowed, TopicMissing, RunMismatch where no run is declared,
     TopicMismatch where what is written to isn't as the run made it.

@@ -1,8 +1,9 @@
-"""PolicyPublisher: says which weights went out, for trainers that aren't ours (design/record#policies).
+"""PolicyPublisher: puts on the log which weights were published, for trainers that aren't ours
+(design/record#policies).
 
-Guarantees: a start is one transaction (timeline and its first policy); versions rise; a second publisher of the run,
-or a trainer of ours, fences the first, which stops with Fenced. Leaves out: the weights themselves, and checkpoints:
-our own trainer publishes with its step's transaction.
+Guarantees: a start is one transaction (timeline and its first policy); versions rise; a second publisher of the run, or
+a trainer of ours, fences the first, which stops with Fenced. Leaves out: the weights themselves, and checkpoints: our
+own trainer publishes with its step's transaction.
 
     async with PolicyPublisher(namespace="run-7", bootstrap_servers="localhost:9092") as policies:
         await policies.publish(1, uri="s3://weights/step-1")
@@ -77,7 +78,8 @@ class PolicyPublisher:
         return self._current
 
     async def publish(self, version: int, *, uri: str | None = None, digest: str | None = None) -> Policy:
-        """Say that the weights after train step `version` are out. Raises InvalidRecord unless it rises, Fenced."""
+        """Put on the log that the weights after train step `version` are out. Raises InvalidRecord unless it rises,
+        Fenced."""
         if version <= self.current.version:
             raise InvalidRecord(
                 RejectReason.INCONSISTENT, f"version {version} can't come after {self.current}", "versions must rise"

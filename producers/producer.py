@@ -3,7 +3,7 @@
 Guarantees: a record that is oversize, malformed or inconsistent raises a typed error before it is written, and those
 after it go through; what `publish` returned for is acknowledged by all in-sync replicas; what was submitted is
 awaited by `flush`, or by leaving the block; publishing the same attempt again is harmless, since its id is the same.
-`abort`, `fail` and `cancel` say how a member ended that has no result, so that its group always ends. Leaves out:
+`abort`, `fail` and `cancel` end an attempt or a member that has no result, so that its group always ends. Leaves out:
 taking seeds (`seed_leases`) and running environments (`rollout_worker`).
 
     async with RolloutProducer(namespace="run-7", bootstrap_servers="localhost:9092") as producer:
@@ -130,17 +130,17 @@ class RolloutProducer:
         await self.writer.flush(self.patience_s)
 
     async def abort(self, slot: Slot, partial: Trajectory | None = None) -> Published:
-        """Say that an attempt was given up; `partial` is what it sampled, to be gone on with by the next attempt."""
+        """Publish an attempt as aborted; `partial` is what it sampled, from which the next attempt resumes."""
         return await self.publish(aborted(slot, partial))
 
     async def fail(self, slot: Slot, error: ErrorFact, partial: Trajectory | None = None) -> Published:
-        """Say that an attempt broke: the member ends as failed."""
+        """Publish an attempt as failed: the member resolves."""
         return await self.publish(failed(slot, error, partial))
 
     async def cancel(
         self, group: str, members: Iterable[int], reason: str, *, group_size: int, kind: RunKind = RunKind.TRAIN
     ) -> Published:
-        """Say that these members of a group get no record any more; each that is open ends as cancelled."""
+        """Publish `group.cancelled`: these members get no record any more; each that is open resolves as cancelled."""
         record = checked_event(
             lambda: cancelled_event(
                 group=group,

@@ -1,6 +1,7 @@
 """What a producer answers: the handle of a record that is on the log, and the promise of one that is on its way.
 
-Guarantees: a `Submission` may be awaited at any time, more than once or never. Leaves out: what was written.
+Guarantees: a `Submission` may be awaited at any time, more than once or never: cancelling who waits cancels no write.
+Leaves out: what was written.
 """
 
 from __future__ import annotations

@@ -65,17 +65,17 @@ class SyncRolloutProducer:
         self._thread.wait(self._producer.flush)
 
     def abort(self, slot: Slot, partial: Trajectory | None = None) -> Published:
-        """Say that an attempt was given up; `partial` is what it sampled."""
+        """Publish an attempt as aborted; `partial` is what it sampled, from which the next attempt resumes."""
         return self._thread.wait(self._producer.abort, slot, partial)
 
     def fail(self, slot: Slot, error: ErrorFact, partial: Trajectory | None = None) -> Published:
-        """Say that an attempt broke: the member ends as failed."""
+        """Publish an attempt as failed: the member resolves."""
         return self._thread.wait(self._producer.fail, slot, error, partial)
 
     def cancel(
         self, group: str, members: Iterable[int], reason: str, *, group_size: int, kind: RunKind = RunKind.TRAIN
     ) -> Published:
-        """Say that these members of a group get no record any more."""
+        """Publish `group.cancelled`: these members get no record any more."""
         return self._thread.wait(self._producer.cancel, group, members, reason, group_size=group_size, kind=kind)
 
     def annotate(self, slot: Slot, facts: Mapping[str, Any]) -> Published:
@@ -88,7 +88,7 @@ class SyncRolloutProducer:
 
 
 class PendingRecord:
-    """A record that the client has taken; nobody need look at it, `flush` tells of failures."""
+    """A record that the client has taken; it needn't be awaited, since `flush` raises failures."""
 
     def __init__(self, submission: Submission, thread: LoopThread) -> None:
         self._submission, self._thread = submission, thread

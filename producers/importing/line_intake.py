@@ -137,9 +137,9 @@ class LineIntake:
 
     def _letter(self, letter: Outgoing) -> list[Outgoing]:
         """A dead letter, unless the log has it."""
-        said = _id_of(letter)
-        is_known = said in self.known.letters
-        self.known.letters.add(said)
+        event_id = _id_of(letter)
+        is_known = event_id in self.known.letters
+        self.known.letters.add(event_id)
         return [] if is_known else [letter]
 
     def _place(self, rollout: NormalRollout, path: str) -> Place | None:
@@ -196,11 +196,11 @@ def _written(rollout: NormalRollout, place: Place, number: int) -> KnownRollout:
 
 
 def is_new(group: KnownGroup, event: Outgoing) -> bool:
-    """True if that wasn't said of the group before; from now on it is."""
-    said = _id_of(event)
-    if said in group.said:
+    """True if the group has no event of that id yet; from now on it is."""
+    event_id = _id_of(event)
+    if event_id in group.event_ids:
         return False
-    group.said.add(said)
+    group.event_ids.add(event_id)
     return True
 
 

@@ -1,8 +1,8 @@
-"""Which of the seeds that a worker holds are cancelled, wherever their partition belongs by now.
+"""Cancellations of the seeds that a worker has taken, whichever worker owns their partition by now.
 
-Guarantees: a cancellation that lies behind a held seed on the log is seen, also after a rebalance, in whatever order
-seeds come to be held: the reader of a partition goes back for an older one and never jumps ahead over one. Partitions
-without a held seed aren't read. Leaves out: what to do about it.
+Guarantees: a cancellation that lies behind a watched seed on the log is seen, also after a rebalance, in whatever order
+seeds come to be watched: the reader of a partition goes back for an older one and never jumps ahead over one.
+Partitions without a watched seed aren't read. Leaves out: what to do about it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FETCH_BYTES = 1 << 20
 
 
 class WatchedSeed(Protocol):
-    """A seed that is held, and where it lies."""
+    """A seed that was taken, and where it lies."""
 
     seed: Seed
     partition: int

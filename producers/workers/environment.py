@@ -1,12 +1,12 @@
 """The seam to what a rollout is made in: it prompts, runs tools, scores, and answers with what was sampled.
 
 Guarantees: an environment is one method; how it ends says what is published. Leaves out: sampling (`engine`) and the
-log (`rollout_worker`).
+log (`member_runner`).
 
 - it returns a `Trajectory`: `rollout.completed`, with its reward or, without one, pending until it is annotated; its
   record says the seed's `task` and, where it was resumed, `resumed_from`, unless it has its own;
-- it raises `Refused`: it can't stand where the seed asks it to, and the members that the seed asks for are cancelled;
-- it raises `Paused`: `rollout.aborted` with the prefix that it gives, to be gone on with by another worker;
+- it raises `Refused`: it can't restore the state that the seed resumes at, and its members are cancelled;
+- it raises `Paused`: `rollout.aborted` with the prefix that it gives, from which another worker resumes;
 - it raises anything else: `rollout.failed` with that error.
 
 When a worker must stop, its rollouts are cancelled (`asyncio.CancelledError`): an environment that can hand over its
@@ -52,7 +52,7 @@ class Environment(Protocol):
 
 
 class Refused(Exception):
-    """The environment can't stand where the seed asks it to, such as in a state that is gone."""
+    """The environment can't restore the state that the seed resumes at, such as one that is gone."""
 
 
 class Paused(Exception):

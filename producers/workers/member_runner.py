@@ -1,10 +1,10 @@
-"""Makes one member: runs the environment, and publishes how it ended.
+"""Runs one member: its environment, and the publication of how it ended.
 
-Guarantees: each call ends in one word, after the event that says so is on the log: completed, failed, aborted, refused,
-or dropped, where nobody wants the member any more and nothing is written. That holds whatever the environment raises
-(what leaves a program, such as SystemExit, included) or returns. One that doesn't end when it is cancelled is left
-behind after a while. Leaves out: how many run at once (`rollout_worker`), and what an environment does to the process
-in other ways: a call that blocks the event loop blocks the worker.
+Guarantees: each call returns completed, failed, aborted or refused once the event that says so is on the log, or
+dropped, where the seed was cancelled and nothing is written. That holds whatever the environment raises (what leaves a
+program, such as SystemExit, included) or returns. One that doesn't end when it is cancelled is left behind after a
+while. Leaves out: how many run at once (`rollout_worker`), and what an environment does to the process in other ways: a
+call that blocks the event loop blocks the worker.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LINE = 400
 
 
 class MemberRunner:
-    """Environment, engine, and where their results go."""
+    """Runs members with one environment and engine, and publishes their results."""
 
     def __init__(
         self, producer: RolloutProducer, policies: PolicyFollower, prefixes: Prefixes, origins: Origins,
@@ -99,8 +99,8 @@ class MemberRunner:
         seed = await self._origins.with_task(lease.seed, lease.partition)
         prefix = await self._prefixes.of(seed)
         # a copy, since an environment may change what it is given, which its siblings are given as well
-        told = deepcopy(Dispatch(seed, ask, slot, self._policies.current))
-        made = await self._environment.rollout(replace(told, prefix=prefix), self._engine)
+        dispatch = deepcopy(Dispatch(seed, ask, slot, self._policies.current))
+        made = await self._environment.rollout(replace(dispatch, prefix=prefix), self._engine)
         return _with_origin(made, seed)
 
     def _wanted_no_more(self, lease: SeedLease) -> bool:

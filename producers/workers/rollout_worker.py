@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 GRACE_S = 30.0
 TICK_S = 0.05
 IDLE_S = 5.0
-"""A worker that had nothing to do for so long says that it waits."""
+"""A worker that had nothing to do for so long logs that it waits."""
 
 Endings = Counter[str]
 """How many members ended how: completed, failed, aborted, refused, dropped (their seed was cancelled)."""
@@ -114,7 +114,7 @@ class Worker:
         return self._endings
 
     def _log_waiting(self, lease: SeedLease | None) -> None:
-        """A worker that has nothing to do says so."""
+        """Log once that there is nothing to do, and why, and when that is over."""
         if lease is not None or not self._pool.is_empty:
             self._waiting.over("a seed came")
         else:

@@ -5,7 +5,7 @@ Guarantees: `seed.taken` is on the log, and the seed's offset committed, before 
 commit fails the seed is forgotten, and the lease on the log lets the buffer ask again; so a rebalance repeats
 nothing, however long a rollout lasts. Every lease is renewed each third of its time until it is released, and its
 `cancelled` is set when the seed is cancelled. A seed that can't be read is passed over; where its group can be read,
-the members are cancelled. Leaves out: making the members (`worker`).
+the members are cancelled. Leaves out: making the members (`rollout_worker`).
 """
 
 from __future__ import annotations

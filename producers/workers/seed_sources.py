@@ -1,9 +1,9 @@
 """What a seed refers to: its own body, its group's origin seed, and the prefix that a resume goes on with
 (design/groups#seeds).
 
-Guarantees: a worker takes what the buffer takes, since both read it alike; it is told the task and the messages of
-every seed, whatever its kind, while the log holds them once a group; a prefix was checked as every reader checks it. A
-seed that is wrong is a Rejected, never a crash. Leaves out: rendering; an engine goes on from token ids.
+Guarantees: worker and buffer read a seed alike; an environment is given task and messages of every seed, whatever its
+kind, while the log holds its origin seed; a prefix was checked as every reader checks it. A seed that is wrong is a
+Rejected, never a crash. Leaves out: rendering; an engine goes on from token ids.
 """
 
 from __future__ import annotations

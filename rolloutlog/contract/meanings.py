@@ -32,7 +32,7 @@ EVENTS: Mapping[EventType, str] = {
     EventType.SEED_CANCELLED: "workers drop that seed",
     EventType.RUN_DECLARED: "what can't change while the run lives: P, batch size, settings digest",
     EventType.SETTINGS_RECORDED: "the text of the settings that must agree, under their digest",
-    EventType.CURSOR_MOVED: "how far a feeder or an importer is",
+    EventType.CURSOR_MOVED: "how far an importer is",
     EventType.MEMBER_EXPIRED: "a member is too old for its step and is asked for again; not final",
     EventType.GROUP_TRAINED: "final: a group was trained, with the handles and verdicts of its members",
     EventType.GROUP_DROPPED: "final: a group was dropped, and why",

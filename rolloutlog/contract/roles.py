@@ -1,4 +1,4 @@
-"""Who meets the log: a role is a set of rights, and a user of the cluster that has them.
+"""Who connects to the cluster: a role is a set of rights, and a user of the cluster that has them.
 
 Guarantees: every command and class that opens a connection has one, named here. Leaves out: the rights, which follow
 from the table of topics (`topics`) and the names of groups and transactional ids (`rolloutlog.kafka.client.acls`).

@@ -161,7 +161,7 @@ class BufferSettings(Section):
 
 
 class Settings(Section):
-    """Everything a deployment is told."""
+    """All settings of a deployment."""
 
     namespace: str = Field(default="rolloutlog", pattern=NAMESPACE)
     """Prefix of the run's topics, consumer groups and transactional ids."""

@@ -1,4 +1,4 @@
-"""Files that hold something else than lines of JSON, told by how they begin.
+"""Files that hold something else than lines of JSON, recognised by their first bytes.
 
 Guarantees: such a file is refused whole, in one sentence that says what it is and what to do; nothing of it is decoded,
 and a file that begins with anything else is read line by line. Leaves out: what single lines are

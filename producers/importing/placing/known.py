@@ -50,11 +50,11 @@ class KnownRollout:
 
 @dataclass(slots=True)
 class KnownGroup:
-    """A group that is on the log: size as declared, members that have a record, ids of what else was said of it."""
+    """A group that is on the log: size as declared, members that have a record, ids of its other events."""
 
     size: int
     members: set[int] = field(default_factory=set[int])
-    said: set[str] = field(default_factory=set[str])
+    event_ids: set[str] = field(default_factory=set[str])
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Known:
             size = headers.require(Headers.group_size)
             there = self.groups.setdefault(group, KnownGroup(size))
             if kind in SAID:
-                there.said.add(headers.require(Headers.id))
+                there.event_ids.add(headers.require(Headers.id))
             elif key:
                 there.members.add(headers.require(Headers.member))
                 if is_wanted:

@@ -1,1 +1,1 @@
-"""What is said on the log, one file a topic."""
+"""The events of the log, one file a topic, and what all share: `event`, `body` and `validation`."""

@@ -1,4 +1,4 @@
-"""What an event says: the bytes that it carries, or those in a blob store that it claims.
+"""The body of an event: the value that it carries, or what its claim stands for in a blob store.
 
 Guarantees: whoever reads values reads a `Body`, so that a claimed one is judged as one that came with its event. Leaves
 out: fetching what is claimed (`rolloutlog.kafka.blobs.blob_store.resolve_body`).

@@ -125,7 +125,7 @@ def annotation_event(slot: Slot, facts: Mapping[str, Any], *, source: str, now: 
 def taken_event(
     *, group: str, group_size: int, seed: str, worker: str, renewal: int, lease_ms: int, source: str, now: int
 ) -> Outgoing:
-    """`seed.taken`: a worker holds a seed for `lease_ms`; renewals count up from 0."""
+    """`seed.taken`: a worker's lease on a seed, for `lease_ms`; renewals count up from 0."""
     body = orjson.dumps({"seed": seed, "worker": worker, "renewal": renewal, "lease_ms": lease_ms})
     known = {"group": group, "group_size": group_size, "seed": seed, "worker": worker, "renewal": renewal}
     return outgoing(

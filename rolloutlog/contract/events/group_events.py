@@ -1,5 +1,4 @@
-"""What the trainer says on `group-events`: expired members, and what finally became of each group
-(design/trainer#finals).
+"""Events of `group-events`: members that expired, and what finally became of each group (design/trainer#finals).
 
 Guarantees: a final event names every member that it speaks of by attempt, handle and verdict, the digest of the masks
 and `as_of`, the rollouts offset of its partition at the draw, so that a replay can be compared with it. Leaves out:

@@ -1,7 +1,7 @@
-"""What is said on `policy-versions`: timelines, policies and checkpoints (design/trainer#timelines).
+"""Events of `policy-versions`: timelines and policies (design/trainer#timelines).
 
 Guarantees: `fold` turns the topic's events, in order, into a `History`, and gives where the weights of a policy lie,
-which no history keeps. Leaves out: weights and checkpoint files.
+which no history keeps. Leaves out: weights, and checkpoints, which nothing writes yet.
 """
 
 from __future__ import annotations

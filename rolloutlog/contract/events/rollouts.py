@@ -24,7 +24,7 @@ from rolloutlog.contract.wire.rejection import Rejected
 
 @dataclass(slots=True, frozen=True)
 class SeedTaken:
-    """A worker holds a seed for `lease_ms` milliseconds; `renewal` counts from 0."""
+    """A worker's lease on a seed, for `lease_ms` milliseconds; `renewal` counts from 0."""
 
     seed: str
     worker: str

@@ -1,4 +1,4 @@
-"""What is said on `run`: the declaration of the run, its settings under their digest, and cursors (design/log#run).
+"""Events of `run`: the declaration of the run, its settings under their digest, and cursors (design/log#run).
 
 Guarantees: one key per fact, newest wins, so the compacted topic is what the run is; what is read is of its key's kind,
 settings are those of their digest, and a declaration agrees with the settings that it names. Leaves out: reading the
@@ -58,7 +58,7 @@ def trainer_recorded(trainer: TrainerSettings, *, source: str, now: int) -> Outg
 
 
 def cursor_moved(name: str, position: dict[str, Any], *, source: str, now: int) -> Outgoing:
-    """`cursor.moved`: how far a feeder or importer is; goes into the transaction of what it wrote."""
+    """`cursor.moved`: how far an importer is; goes into the transaction of what it wrote."""
     return _fact(EventType.CURSOR_MOVED, f"{CURSOR}{name}", position, source, now)
 
 

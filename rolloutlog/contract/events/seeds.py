@@ -26,7 +26,7 @@ from rolloutlog.contract.wire.rejection import problem_of
 CANCELLED = ".cancelled"
 """End of the event id of a seed's cancellation."""
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
-"""What is said again in a header of whatever is made from a seed."""
+"""What is repeated in a header of every record that is made from a seed."""
 SeedId = Annotated[str, Field(min_length=1, max_length=MAX_TEXT - len(CANCELLED))]
 Count = Annotated[int, Field(ge=0, lt=LIMIT)]
 LAST_DRAW = COUNTED

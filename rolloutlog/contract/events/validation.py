@@ -1,10 +1,10 @@
 """The one validator of what comes from foreign bytes, used by producers, buffer, trainer and audit alike
 (design/record#validation).
 
-Guarantees: `read_rollout` either returns a sound rollout or raises `Rejected` with one reason; it never crashes on
-any bytes, and two readers never disagree, since it is pure. The cost is a plain loop over nodes and whole columns.
-Leaves out: what needs more than the record itself: origin seeds and repeated attempts
-(`rolloutlog.buffer.group.membership`), and policies that were never published, which is the trainer's test alone.
+Guarantees: `read_rollout` either returns a sound rollout or raises `Rejected` with one reason; it never crashes on any
+bytes, and two readers never disagree, since it is pure. Leaves out: what needs more than the record itself: origin
+seeds and repeated attempts (`rolloutlog.buffer.group.membership`), and policies that were never published, which is the
+trainer's test alone.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""What one attempt sampled: a message graph with its tokens, the slot that it fills, and what makes it sound."""
+"""What one attempt sampled: a message graph with its tokens, the slot that it fills, its value, and what makes it
+sound."""

@@ -1,7 +1,7 @@
 """Values as plain JSON, so that a producer can be written by hand in any language (design/log#values).
 
 Guarantees: what `encode_json` writes, `decode_json` reads back, to the bit; numbers that don't fit their column are
-refused, never wrapped, and so is a true or a text in a number's place. Leaves out: speed (`value` is 8 times faster).
+refused, never wrapped, and so is a true or a text in a number's place. Leaves out: speed, for which `value` is there.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Slot:
         return slot
 
     def headers(self) -> list[tuple[str, bytes]]:
-        """What the producer says of a slot in headers. Raises HeaderError where it would be read as another one."""
+        """Headers of this slot. Raises HeaderError where it would be read as another one."""
         own = {"member": self.member, "attempt": self.attempt, "trace": self.trace}
         return [*_shared_headers(_SHARED_OF(self)), *Headers.encode(own)]
 

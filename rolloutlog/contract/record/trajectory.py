@@ -3,7 +3,7 @@
 
 Guarantees: columns are whole numpy arrays of fixed dtypes; *response token i* is the i-th sampled token over the nodes
 in creation order, each node once; the record's text is parsed only when asked for. Leaves out: the slot it fills
-(`slot`), bytes (`value`) and soundness (`validation`): a trajectory read from foreign bytes may be malformed until it
+(`slot`), bytes (`value`) and soundness (`soundness`): a trajectory read from foreign bytes may be malformed until it
 was checked.
 """
 

@@ -1,1 +1,1 @@
-"""Bytes on the log and back: headers, values, claims, and the one validator of what is foreign."""
+"""Bytes on the log and back: headers, arrays, JSON text and claims, and how what can't be one is rejected."""

@@ -1,8 +1,8 @@
 """The layout of a rollout's value without optional columns: its safetensors header is a function of five sizes.
 
 Guarantees: `find` knows a value only if it starts with exactly the head that `write_head` makes for those sizes and
-ends where its last column does, so shapes, dtypes and offsets need no other check; that makes the common case twice
-as fast as the general reader. Leaves out: every other header (`arrays` reads those).
+ends where its last column does, so shapes, dtypes and offsets need no other check. Leaves out: every other header
+(`arrays` reads those).
 """
 
 from __future__ import annotations

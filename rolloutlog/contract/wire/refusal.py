@@ -1,8 +1,8 @@
-"""Refusal: what a producer is told when what it gave can't be written.
+"""Refusal: how an argument of a producer that can't be written becomes InvalidRecord.
 
 Guarantees: whatever a foreign argument makes raise, a check's verdict or an object's own error, becomes InvalidRecord
-with its reason, and its cause stays attached; what a foreign object says of itself is always a text that JSON can hold,
-cut at `MESSAGE_LIMIT` characters, whatever its own code raises. Leaves out: bad records that were read (`rejection`).
+with its reason, and its cause stays attached; the text of a foreign object is always one that JSON can hold, cut at
+`MESSAGE_LIMIT` characters, whatever its own code raises. Leaves out: bad records that were read (`rejection`).
 """
 
 from __future__ import annotations

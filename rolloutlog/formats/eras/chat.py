@@ -2,7 +2,7 @@
 
 Guarantees: messages become the nodes of one path, tool calls flat; prompt, info and each metric are kept once. Leaves
 out: what v0 never recorded: an id, a run, a group and a policy (a hosted download has run and step); columns that are
-kept as text are `chat_text`, the steps' tokens `steps`.
+kept as text are `chat_text`, the steps' tokens `chat_steps`.
 """
 
 from __future__ import annotations

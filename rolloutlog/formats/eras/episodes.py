@@ -14,11 +14,11 @@ from rolloutlog.contract.vocabulary import Grain, RunKind, Status
 from rolloutlog.formats.eras.message_graph import Graph
 from rolloutlog.formats.eras.prompts import trace_prompt
 from rolloutlog.formats.eras.trace import (
+    add_sampling,
     agent_of,
     is_scored,
     reward_of,
     rounds_logprobs,
-    say_sampling,
     status_of,
     take_advantage,
     take_lineage,
@@ -97,7 +97,7 @@ def _forest(line: Json, traces: list[Json], span: VersionSpan | None, notes: Jso
     for index, trace in enumerate(traces):
         reward = reward_of(trace.get("rewards"))
         statuses.append(status_of(trace))
-        say_sampling(trace)
+        add_sampling(trace)
         agents.append(agent_of(trace, reward, graph.add(trace.pop("nodes"), index)))
         if trace.get("task") == line.get("task"):
             line.pop("task", None)

@@ -30,7 +30,7 @@ def read_bare(
     """A line that is one trace, as a rollout; `version` is the policy's at its start. Raises Rejected."""
     reward = reward_of(line.get("rewards"))
     status, lineage = status_of(line), take_lineage(line)
-    say_sampling(line)
+    add_sampling(line)
     graph = Graph(version)
     graph.add(line.pop("nodes"))
     notes = origin.trained | take_advantage(line) | graph.late
@@ -107,7 +107,7 @@ def _rounds(version: str) -> bool:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:2]) >= _ROUNDING_VERSION
 
 
-def say_sampling(trace: Json) -> None:
+def add_sampling(trace: Json) -> None:
     """Say at each sampled node how it was sampled, where its model call does (design/eras#trace)."""
     nodes = items(trace, "nodes")
     for call in items(trace, "calls"):

@@ -1,4 +1,4 @@
-"""A line of any era, read: all that admission and the log need of it, and nothing that only its era has.
+"""A line of any era, read: all that the import and the log need of it, and nothing that only its era has.
 
 Guarantees: it travels between processes as msgpack; the body is encoded and hashed. Leaves out: reading
 (`rolloutlog.producers.importing.parsing.normalise`) and where it goes (`rolloutlog.producers.importing.line_intake`).

@@ -26,7 +26,7 @@ IMPORTER = "/importers/"
 
 @dataclass(frozen=True, slots=True)
 class LineIdentity:
-    """What a line says itself: its run, its group and its environment."""
+    """What a line itself names: its run, its group and its environment."""
 
     run: Any = None
     group: Any = None

@@ -1,4 +1,4 @@
-"""What a writer is given: one rollout that stands, with all that was said of it.
+"""What a writer is given: one rollout that stands, with its late annotations.
 
 Guarantees: the newest annotation wins over the record. Leaves out: which records stand
 (`rolloutlog.consumers.exporting`).
