@@ -7,7 +7,6 @@ facts (`rolloutlog.contract.events.run`).
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -33,6 +32,7 @@ from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.acls import checked_by
 from rolloutlog.kafka.client.admin import check_topics
+from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.write.transactions import TransactionalWriter
@@ -170,12 +170,13 @@ async def agree(connection: Connection, settings: Settings, *, checkpoint_interv
 
 async def _declared(connection: Connection) -> RunRecord:
     """The record once readers see the declaration, a moment after its commit has returned."""
-    deadline = asyncio.get_running_loop().time() + SEEN_S
-    while (found := await read_run(connection)).declaration is None:
-        if asyncio.get_running_loop().time() > deadline:
+
+    async def look() -> RunRecord:
+        if (found := await read_run(connection)).declaration is None:
             raise RunMismatch(f"the declaration of the run isn't there after {SEEN_S:.0f} s")
-        await asyncio.sleep(POLL_S)
-    return found
+        return found
+
+    return await retried(look, RunMismatch, limit_s=SEEN_S, pause_s=POLL_S)
 
 
 def compare(record: RunRecord, settings: Settings) -> None:

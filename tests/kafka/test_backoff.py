@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aiokafka.errors import KafkaConnectionError, KafkaError, TopicAuthorizationFailedError
 
-from rolloutlog.contract.errors import BrokerUnreachable
-from rolloutlog.kafka.client.backoff import MOST_S, Backoff
+from rolloutlog.contract.errors import BrokerUnreachable, NotFound
+from rolloutlog.kafka.client.backoff import MOST_S, Backoff, retried
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 
 
@@ -33,6 +34,28 @@ def test_patience_ends_with_the_failure_itself() -> None:
         await asyncio.sleep(0)
         with pytest.raises(BrokerUnreachable):
             waiting.failed(BrokerUnreachable("away"))
+
+    asyncio.run(body())
+
+
+def test_a_call_is_tried_again_until_it_passes_or_time_is_over() -> None:
+    async def body() -> None:
+        left = [BrokerUnreachable("away"), KafkaConnectionError("away"), None]
+
+        async def work() -> str:
+            if (error := left.pop(0)) is not None:
+                raise error
+            return "done"
+
+        assert await retried(work, BrokerUnreachable, KafkaError, limit_s=5, pause_s=0) == "done"
+        left += [BrokerUnreachable("away"), BrokerUnreachable("still away")]
+        with pytest.raises(BrokerUnreachable, match="still away"):
+            await retried(work, BrokerUnreachable, limit_s=0.02, pause_s=0.05)
+        for hopeless in (TopicAuthorizationFailedError("in vain"), NotFound("of another kind")):
+            left += [hopeless, None]
+            with pytest.raises(type(hopeless)):
+                await retried(work, BrokerUnreachable, KafkaError, limit_s=5, pause_s=0)
+            assert left.pop() is None
 
     asyncio.run(body())
 

@@ -8,7 +8,6 @@ declaration of the run (`run_record`) and the rights that each role needs (`acls
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -29,6 +28,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.kafka.client.acls import CREATE, DELETE, DESCRIBE, DESCRIBE_CONFIGS, TOPIC
 from rolloutlog.kafka.client.altering import alter_topics
+from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import startup_error, stop_client
 from rolloutlog.kafka.client.inner_parts import protocol_client_of
@@ -120,18 +120,19 @@ async def delete_topics(connection: Connection) -> list[str]:
 async def with_admin(connection: Connection, ask: Callable[[AIOKafkaAdminClient], Awaitable[T]]) -> T:
     """Ask through a new admin client; it doesn't fail over, so try again with another for 30 s
     (design/exactly-once#admin)."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    while True:
+
+    async def ask_anew() -> T:
         admin = connection.admin()
         try:
             await admin.start()
             return await ask(admin)
-        except (KafkaError, OSError) as error:
-            if not getattr(error, "retriable", True) or asyncio.get_running_loop().time() > deadline:
-                raise await startup_error(error, connection) from error
         finally:
             await stop_client(admin)
-        await asyncio.sleep(RETRY_S)
+
+    try:
+        return await retried(ask_anew, KafkaError, OSError, limit_s=PATIENCE_S, pause_s=RETRY_S)
+    except (KafkaError, OSError) as error:
+        raise await startup_error(error, connection) from error
 
 
 async def _replication(connection: Connection, settings: Settings) -> int:
@@ -263,8 +264,8 @@ async def _gone(connection: Connection) -> bool:
 
 
 async def _until(connection: Connection, holds: Callable[[], Awaitable[bool]], otherwise: str) -> None:
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    while not await holds():
-        if asyncio.get_running_loop().time() > deadline:
+    async def look() -> None:
+        if not await holds():
             raise BrokerUnreachable(f"{otherwise} after {PATIENCE_S:.0f} s at {connection.bootstrap_servers}")
-        await asyncio.sleep(RETRY_S)
+
+    await retried(look, BrokerUnreachable, limit_s=PATIENCE_S, pause_s=RETRY_S)

@@ -6,13 +6,13 @@ Guarantees: nothing is read before the index has no open transaction, so no comm
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 
-from rolloutlog.contract.errors import IndexMismatch
+from rolloutlog.contract.errors import IndexMismatch, OpenTransaction
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.ends import Ends, ends_at
 from rolloutlog.kafka.read.reading import Tail, open_transaction, read_to_end
@@ -31,15 +31,15 @@ async def settled_ends(
 
     Called after the fence, which has aborted the transaction of the owner before us.
     """
-    deadline = asyncio.get_running_loop().time() + patience_s
     places = [(topic, partition) for topic in (index, *inputs)]
-    while True:
+
+    async def look() -> Mapping[Topic, Ends]:
         found = {topic: end for (topic, _), end in (await ends_at(connection, places)).items()}
-        if not found[index].is_open:
-            return found
-        if asyncio.get_running_loop().time() > deadline:
+        if found[index].is_open:
             raise open_transaction(connection, index, partition, found[index])
-        await asyncio.sleep(POLL_S)
+        return found
+
+    return await retried(look, OpenTransaction, limit_s=patience_s, pause_s=POLL_S)
 
 
 async def newest_rows(connection: Connection, index: Topic, ends: Mapping[int, Ends]) -> dict[int, Event]:

@@ -8,7 +8,6 @@ It speaks ListOffsets itself: two consumers per question, as aiokafka offers it,
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from itertools import groupby
@@ -20,6 +19,7 @@ from aiokafka.errors import KafkaError
 from rolloutlog.contract.errors import NotFound, TopicMissing
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.acls import DESCRIBE, TOPIC, operations_on
+from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import startup_error, typed_error
 from rolloutlog.kafka.client.inner_parts import list_offsets
@@ -75,17 +75,17 @@ async def ends_at(connection: Connection, places: Iterable[Place]) -> dict[Place
 
 async def _asked(connection: Connection, topics: list[Topic], places: list[Place] | None) -> dict[Place, Ends]:
     """Ends of these places; None: of every partition of the topics."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
     async with protocol_client(connection) as client:
-        while True:
-            try:
-                seen = await topics_seen(connection, client, topics)
-                every = [(topic, number) for topic in topics for number in sorted(seen[topic].leaders)]
-                return await _ends_at(client, seen, every if places is None else places)
-            except KafkaError as error:
-                if not error.retriable or asyncio.get_running_loop().time() > deadline:
-                    raise typed_error(error, connection) from error
-            await asyncio.sleep(RETRY_S)
+
+        async def ask() -> dict[Place, Ends]:
+            seen = await topics_seen(connection, client, topics)
+            every = [(topic, number) for topic in topics for number in sorted(seen[topic].leaders)]
+            return await _ends_at(client, seen, every if places is None else places)
+
+        try:
+            return await retried(ask, KafkaError, limit_s=PATIENCE_S, pause_s=RETRY_S)
+        except KafkaError as error:
+            raise typed_error(error, connection) from error
 
 
 async def first_since(connection: Connection, places: Iterable[Place], timestamp: int) -> dict[Place, int]:

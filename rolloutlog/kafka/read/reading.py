@@ -7,13 +7,13 @@ out: following (`tail`), consumer groups (`partition_loop`, `work_queue`) and pa
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 
 from rolloutlog.contract.errors import BrokerUnreachable, NotFound, OpenTransaction
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
+from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.ends import Ends, Place, ends, ends_at, ends_of, partition_counts
 from rolloutlog.kafka.read.tail import Tail, event_of
@@ -65,23 +65,19 @@ async def settled(
     What a transaction wrote is hidden for a moment after its commit has returned, and for as long as another one is
     open below it: who reads what was just written waits here. Raises OpenTransaction after `patience_s` seconds.
     """
-    clock = asyncio.get_running_loop().time
-    deadline, found = clock() + patience_s, dict(known or {})
-    goals: dict[Place, int] = {}
-    while True:
-        try:
-            found = found or await ends_at(connection, places)
-        except BrokerUnreachable:  # away for a moment, as any reader bears it
-            if clock() > deadline:
-                raise
-        goals = goals or {place: max(end.high, least) for place, end in found.items()}
-        hidden = next((place for place, goal in goals.items() if found and found[place].stable < goal), None)
-        if found and hidden is None:
-            return found
-        if hidden is not None and clock() > deadline:
-            raise open_transaction(connection, *hidden, found[hidden])
-        await asyncio.sleep(SETTLE_POLL_S)
-        found = {}
+    latest, goals = dict(known or {}), dict[Place, int]()
+
+    async def look() -> dict[Place, Ends]:
+        found = dict(latest) or await ends_at(connection, places)
+        latest.clear()
+        for place, end in found.items():
+            goals.setdefault(place, max(end.high, least))
+        if hidden := [place for place, goal in goals.items() if found[place].stable < goal]:
+            raise open_transaction(connection, *hidden[0], found[hidden[0]])
+        return found
+
+    # a broker that is away for a moment is borne, as any reader bears it
+    return await retried(look, BrokerUnreachable, OpenTransaction, limit_s=patience_s, pause_s=SETTLE_POLL_S)
 
 
 async def read_one(connection: Connection, topic: Topic, partition: int, offset: int) -> Event:
