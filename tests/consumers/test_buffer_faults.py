@@ -24,7 +24,7 @@ from rolloutlog.kafka.write.writing import Writer
 from tests.buffer.events_by_hand import annotated, expired, final, fresh, rollout, taken
 from tests.consumers.account import check
 from tests.kafka.crew import Crew
-from tests.kafka.test_faults import all_folded
+from tests.kafka.test_faults import all_folded, some_folded
 
 MODULE = "tests.consumers.service_process"
 SESSION_MS = 3000
@@ -78,16 +78,15 @@ async def accounted(connection: Connection, settings: Settings, records: int) ->
 
 @pytest.mark.broker
 def test_a_kill_and_a_zombie(settings: Settings, tmp_path: Path) -> None:
-    """The short form: one SIGKILL, one SIGSTOP beyond the session and SIGCONT."""
+    """The short form: one SIGKILL, one SIGSTOP until its partitions are another's and SIGCONT."""
 
     async def body() -> None:
         connection = await made(settings)
         with Crew(connection, 2, SESSION_MS, tmp_path / "log", MODULE) as crew:
             living = asyncio.create_task(live(connection, 150, seconds=12))
-            await asyncio.sleep(4)
+            await some_folded(connection, crew, 150)
             crew.kill(0)
-            await asyncio.sleep(1)
-            await crew.freeze(1, seconds=5)
+            await crew.freeze(1)
             records = await living
             await all_folded(connection, crew, seconds=60)
             assert crew.stop() == [0, 0]
@@ -108,8 +107,8 @@ def test_twelve_faults(seed: int, settings: Settings, tmp_path: Path) -> None:
         chance = random.Random(seed)
         with Crew(connection, 3, SESSION_MS, tmp_path / "log", MODULE) as crew:
             living = asyncio.create_task(live(connection, 800, seconds=60))
-            for _ in range(12):
-                await asyncio.sleep(2.5)
+            for fault in range(12):
+                await some_folded(connection, crew, 250 * (fault + 1))
                 print(await crew.fault(chance))
             records = await living
             await all_folded(connection, crew, seconds=120)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import signal
@@ -14,8 +13,11 @@ from types import TracebackType
 from typing import Self
 
 from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.client.owners import owners
+from tests.producers.log import until
 
 ROOT = Path(__file__).parents[2]
+PARTITIONS = 3
 
 
 class Crew:
@@ -45,12 +47,14 @@ class Crew:
         self.workers[number].wait()
         self.workers[number] = self._spawn()
 
-    async def freeze(self, number: int, seconds: float) -> None:
-        """SIGSTOP one, and SIGCONT when the group has given its partitions to others: then it is a zombie."""
+    async def freeze(self, number: int) -> None:
+        """SIGSTOP one that has worked, and SIGCONT when the group has given all partitions to others: then it is a
+        zombie."""
         worker = self.workers[number]
+        await until(lambda: self._has_owned(worker), 60)
         os.kill(worker.pid, signal.SIGSTOP)
         try:
-            await asyncio.sleep(seconds)
+            await until(lambda: self._others_own_all(worker), 60, every_s=0.3)
         finally:
             os.kill(worker.pid, signal.SIGCONT)
 
@@ -60,13 +64,13 @@ class Crew:
         if chance.random() < 0.5:
             self.kill(number)
             return f"killed {number}"
-        await self.freeze(number, 1.5 * self._session_ms / 1000)
+        await self.freeze(number)
         return f"froze {number}"
 
     def stop(self) -> list[int]:
         """SIGTERM to all, once each has joined; their exit codes."""
         deadline = time.monotonic() + 30
-        while not all(f"{worker.pid} owns" in self._log.read_text() for worker in self.workers):
+        while not all(self._has_owned(worker) for worker in self.workers):
             assert time.monotonic() < deadline, "a worker never joined"
             time.sleep(0.1)
         for worker in self.workers:
@@ -77,6 +81,14 @@ class Crew:
         """Every worker lives."""
         dead = [worker.returncode for worker in self.workers if worker.poll() is not None]
         assert not dead, f"workers ended with {dead}: {self._log.read_text()[-4000:]}"
+
+    def _has_owned(self, worker: subprocess.Popen[bytes]) -> bool:
+        return f"{worker.pid} owns" in self._log.read_text()
+
+    async def _others_own_all(self, worker: subprocess.Popen[bytes]) -> bool:
+        members = await owners(self._connection, ["buffer"])
+        owned = sum(len(member.partitions) for member in members)
+        return owned == PARTITIONS and not any(member.client.endswith(f"-{worker.pid}") for member in members)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", self._module, self._connection.bootstrap_servers]

@@ -22,8 +22,9 @@ from rolloutlog.kafka.loop.takeover import committed_offsets
 from rolloutlog.kafka.read.reading import ends
 from rolloutlog.kafka.write.writing import Writer
 from tests.kafka.counting import LoopOptions
-from tests.kafka.crew import Crew
+from tests.kafka.crew import PARTITIONS, Crew
 from tests.kafka.ledger import check_counts
+from tests.producers.log import until
 
 KEYS = 50
 INPUTS = LoopOptions().inputs
@@ -47,35 +48,43 @@ async def produce(connection: Connection, count: int, seconds: float) -> None:
 
 async def all_folded(connection: Connection, crew: Crew, seconds: float) -> None:
     """Wait until the group has committed every input to its end."""
-    deadline = time.monotonic() + seconds
-    while (left := await lag(connection)) > 0:
-        assert time.monotonic() < deadline, f"{left} events are still not folded after {seconds} s"
+
+    async def all_are() -> bool:
         crew.check()
-        await asyncio.sleep(0.5)
+        found = await ends(connection, INPUTS)
+        return await folded(connection) == sum(end.high for end in found.values())
+
+    await until(all_are, seconds, every_s=0.3)
 
 
-async def lag(connection: Connection) -> int:
-    found = await ends(connection, INPUTS)
+async def some_folded(connection: Connection, crew: Crew, count: int) -> None:
+    """Wait until the group has committed `count` events of its inputs."""
+
+    async def some_are() -> bool:
+        crew.check()
+        return await folded(connection) >= count
+
+    await until(some_are, 60, every_s=0.3)
+
+
+async def folded(connection: Connection) -> int:
+    """Events of its inputs that the group has committed."""
     group = connection.names.group("buffer")
-    lag = 0
-    for number in range(max(number for _, number in found) + 1):
-        committed = await committed_offsets(connection, group, number, INPUTS)
-        lag += sum(found[topic, number].high - committed.get(topic, 0) for topic in INPUTS)
-    return lag
+    committed = [await committed_offsets(connection, group, number, INPUTS) for number in range(PARTITIONS)]
+    return sum(offset for offsets in committed for offset in offsets.values())
 
 
 @pytest.mark.chaos
 def test_a_kill_and_a_zombie_lose_and_double_nothing(settings: Settings, tmp_path: Path) -> None:
-    """The short form: one SIGKILL, one SIGSTOP beyond the session and SIGCONT."""
+    """The short form: one SIGKILL, one SIGSTOP until its partitions are another's and SIGCONT."""
 
     async def body() -> None:
         connection = await made(settings)
         with Crew(connection, 2, session_ms=3000, log=tmp_path / "log") as crew:
             producing = asyncio.create_task(produce(connection, 1500, seconds=10))
-            await asyncio.sleep(3)
+            await some_folded(connection, crew, 300)
             crew.kill(0)
-            await asyncio.sleep(1)
-            await crew.freeze(1, seconds=5)
+            await crew.freeze(1)
             await producing
             await all_folded(connection, crew, seconds=45)
             assert crew.stop() == [0, 0]
@@ -96,8 +105,8 @@ def test_twelve_faults_lose_and_double_nothing(seed: int, settings: Settings, tm
         chance = random.Random(seed)
         with Crew(connection, 3, session_ms=3000, log=tmp_path / "log") as crew:
             producing = asyncio.create_task(produce(connection, 8000, seconds=50))
-            for _ in range(12):
-                await asyncio.sleep(2.5)
+            for fault in range(12):
+                await some_folded(connection, crew, 600 * (fault + 1))
                 print(await crew.fault(chance))
             await producing
             await all_folded(connection, crew, seconds=90)
@@ -120,9 +129,10 @@ def test_a_broker_killed_and_started_again_loses_and_doubles_nothing(nodes: int,
         with Crew(connection, 2, session_ms=6000, log=tmp_path / "log") as crew:
             producing = asyncio.create_task(produce(connection, 6000, seconds=30))
             for node in [1] if nodes == 1 else [1, 2]:
-                await asyncio.sleep(4)
+                await some_folded(connection, crew, await folded(connection) + 800)
                 await asyncio.to_thread(broker.kill, node)
-                await asyncio.sleep(2)
+                if nodes > 1:
+                    await some_folded(connection, crew, await folded(connection) + 300)
                 await asyncio.to_thread(broker.start, node)
             crew.kill(0)
             await producing

@@ -45,19 +45,21 @@ class Account:
         seeds = await everything(settings, Topic.SEEDS)
         emitted = [event for event in seeds if event.headers.type == EventType.SEED_EMITTED]
         assert len({event.headers.id for event in emitted}) == len(emitted), "a seed id twice"
-        said = [(event, read_group_event(event)) for event in await everything(settings, Topic.GROUP_EVENTS)]
+        known = [(event, read_group_event(event)) for event in await everything(settings, Topic.GROUP_EVENTS)]
         cancels = [event for event in rollouts if event.headers.type == EventType.GROUP_CANCELLED]
         policies = await everything(settings, Topic.POLICY_VERSIONS, EventType.POLICY_PUBLISHED)
         return cls(
-            settings,
-            {event.headers.id or "": (event, Seed.of(event)) for event in emitted},
-            {event.headers.seed or "" for event in seeds if event.headers.type == EventType.SEED_CANCELLED},
-            [(event, read_rollout(event)) for event in rollouts if event.headers.type in STATUSES],
-            [(event, (notice := read_cancelled(event)).members, notice.reason) for event in cancels],
-            [(event, one) for event, one in said if isinstance(one, GroupFinal)],
-            [(event, one) for event, one in said if isinstance(one, MemberExpired)],
-            [event.headers.require(Headers.policy) for event in policies],
-            await everything(settings, Topic.DEAD_LETTERS),
+            settings=settings,
+            seeds={event.headers.id or "": (event, Seed.of(event)) for event in emitted},
+            cancelled_seeds={
+                event.headers.seed or "" for event in seeds if event.headers.type == EventType.SEED_CANCELLED
+            },
+            rollouts=[(event, read_rollout(event)) for event in rollouts if event.headers.type in STATUSES],
+            cancelled=[(event, (notice := read_cancelled(event)).members, notice.reason) for event in cancels],
+            finals=[(event, one) for event, one in known if isinstance(one, GroupFinal)],
+            expired=[(event, one) for event, one in known if isinstance(one, MemberExpired)],
+            published=[event.headers.require(Headers.policy) for event in policies],
+            dead=await everything(settings, Topic.DEAD_LETTERS),
         )
 
     @property

@@ -30,7 +30,7 @@ async def everything(settings: Settings, topic: Topic = Topic.ROLLOUTS, kind: Ev
     return [event for event in events if kind is None or event.headers.type == kind]
 
 
-async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 30.0) -> None:
+async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 30.0, *, every_s: float = 0.05) -> None:
     """Ask again until it holds; fails after `within_s` seconds."""
     deadline = time.monotonic() + within_s
     while True:
@@ -39,7 +39,7 @@ async def until(holds: Callable[[], bool | Awaitable[bool]], within_s: float = 3
             return
         if time.monotonic() > deadline:
             raise AssertionError(f"didn't hold within {within_s} s")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(every_s)
 
 
 async def emit(settings: Settings, *seeds: Seed) -> None:
