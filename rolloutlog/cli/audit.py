@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import typer
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import line, print_json, print_table, progress
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
 
 

@@ -1,32 +1,45 @@
-"""The broker that a command speaks to.
+"""`rolloutlog config show`: every setting, its value and where it comes from.
 
-Guarantees: it is found as `Settings.load` finds it, and where two addresses are named the command says which it takes.
-Leaves out: where settings come from (`rolloutlog.settings_sources`).
+Guarantees: what it prints is what a service started with the same flags would use. Leaves out: changing settings.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Any
 
-from rolloutlog.cli.screen.output import note
-from rolloutlog.contract.errors import BrokerUnreachable
-from rolloutlog.contract.settings import Settings
-from rolloutlog.settings_sources import address_of
+import typer
+
+from rolloutlog.cli.options import AsJson
+from rolloutlog.cli.screen.output import print_json, print_table
+from rolloutlog.settings_sources import leaves, load
+
+app = typer.Typer(no_args_is_help=True, help="Settings and where they come from.")
 
 
-def with_broker(settings: Settings, data_dir: Path | None = None) -> Settings:
-    """The same settings with an address: the one given, else that of the `command_config`, else the running broker of
-    the data folder (design/brokers#which).
+@app.command()
+def show(
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="Prefix of the run's topics.")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option("--bootstrap-servers", "-b", help="Kafka's address.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="Settings file (default ./rolloutlog.toml).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print every setting with its origin."""
+    loaded = load({"namespace": namespace, "bootstrap_servers": bootstrap_servers}, config)
+    values = loaded.settings.model_dump(mode="json")
+    names = list(leaves(values))
+    if as_json:
+        origins = {name: _origin(name, loaded.origins) for name in names}
+        print_json({"settings": values, "origins": origins, "digest": loaded.settings.digest})
+        return
+    print_table(None, ("setting", "origin", "value"), [(n, _origin(n, loaded.origins), _at(values, n)) for n in names])
 
-    Where the file names another address than the one given it says so. Raises BrokerUnreachable where there is none: a
-    remote worker must never write to a private broker.
-    """
-    from rolloutlog.kafka.client.properties import read_properties
 
-    address = address_of(settings, data_dir)
-    if address is None:
-        raise BrokerUnreachable("no broker is configured, and none runs in the data folder")
-    named = read_properties(settings.command_config).get("bootstrap.servers")
-    if named not in (None, address):
-        note(f"using {address}, not the bootstrap.servers of {settings.command_config}: {named}")
-    return settings.model_copy(update={"bootstrap_servers": address})
+def _origin(name: str, origins: dict[str, str]) -> str:
+    return origins.get(name, "default")
+
+
+def _at(values: Any, name: str) -> Any:
+    for part in name.split("."):
+        values = values[part]
+    return values

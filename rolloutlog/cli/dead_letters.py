@@ -11,10 +11,10 @@ from typing import Any
 
 import typer
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, Since, with_settings
 from rolloutlog.cli.screen.output import note, print_json, print_table
 from rolloutlog.cli.screen.shallow import shallow
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 

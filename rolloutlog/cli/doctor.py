@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import line, print_json
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.errors import RolloutlogError
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import typer
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
 from rolloutlog.cli.screen.output import (
     note,
@@ -29,6 +28,7 @@ from rolloutlog.cli.screen.output import (
     terminal_width,
 )
 from rolloutlog.cli.screen.table import Table, numbers_text
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
 
 Step = Annotated[int | None, typer.Option("--step", min=1, help="Train step to judge for.")]

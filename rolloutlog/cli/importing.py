@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import counted, line, notes, print_json, print_table
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.record.slot import MAX_GROUP
 from rolloutlog.contract.settings import Settings

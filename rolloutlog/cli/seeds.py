@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, Limit, with_settings
 from rolloutlog.cli.screen.output import json_text, note, print_json, print_table, short
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Seeds: the queue of work for rollout workers.")
@@ -78,9 +78,17 @@ def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
     policy = ":".join(map(str, row["policy"])) if row["policy"] else None
     source = short(row["source"] or "")
     return (
-        row["kind"], row["anchor"], row["node"], source, row["env"], row["depth"], row["reward"], policy, row["tokens"],
+        row["kind"],
+        row["anchor"],
+        row["node"],
+        source,
+        row["env"],
+        row["depth"],
+        row["reward"],
+        policy,
+        row["tokens"],
         _last(row["messages"]),
-    )  # fmt: skip
+    )
 
 
 def _last(messages: list[dict[str, Any]] | None) -> str:

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import counted, line, print_json, print_pairs, print_table
 from rolloutlog.cli.screen.table import numbers_text
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS
 

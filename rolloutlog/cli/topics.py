@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import line, note, print_json, print_table
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.groups import Step
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import line, note, number_of, print_json
 from rolloutlog.cli.screen.table import numbers_text
 from rolloutlog.cli.serving import serve
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 

@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from rolloutlog.cli.config import with_broker
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import line, note, print_json
 from rolloutlog.cli.serving import serve
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, help="Rollout workers.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.cli.config import with_broker
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.errors import BrokerUnreachable, SettingsError
 from rolloutlog.contract.settings import Settings
 from rolloutlog.settings_sources import load

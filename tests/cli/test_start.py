@@ -30,3 +30,33 @@ def test_ctrl_c_while_the_command_imports_ends_it_without_a_traceback() -> None:
         printed = process.stdout.read()
     assert (process.returncode, printed) == (130, "")
     assert "Traceback" not in said
+
+
+ALL_HELP = """
+import sys
+from collections.abc import Iterator
+from typing import Any
+import typer
+from rolloutlog.cli.main import app, run
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*path, name))
+
+for path in commands(typer.main.get_command(app)):
+    if run([*path, "--help"]) != 0:
+        sys.exit(f"{path} has no help")
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+def test_every_help_loads_the_command_line_and_no_room_that_a_command_calls() -> None:
+    done = subprocess.run([sys.executable, "-c", ALL_HELP], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Usage: rolloutlog") > 30
+    loaded = set(done.stderr.split())
+    assert not loaded & {"torch", "aiokafka", "numpy"}
+    assert {name.split(".")[1] for name in loaded if name.startswith("rolloutlog.")} == {
+        "cli", "contract", "settings_sources",
+    }  # fmt: skip

@@ -6,7 +6,7 @@ an error names, and `docs/when-something-is-wrong.md` explains.
 
 from __future__ import annotations
 
-from rolloutlog.cli.main import CLOSED_PIPE, INTERNAL
+from rolloutlog.cli.exit_code import CLOSED_PIPE, INTERNAL
 from rolloutlog.cli.reference import markdown as md
 from rolloutlog.cli.serving import END_S, INTERRUPTED, TERMINATED
 from rolloutlog.contract import errors

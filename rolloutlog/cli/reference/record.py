@@ -59,9 +59,16 @@ def _shape(width: int) -> str:
 
 def _example() -> str:
     rollout = Rollout.flat(
-        prompt_ids=[101, 7, 9], response_ids=[20, 21, 22, 23], logprobs=[-0.125, -0.5, -0.25], mask=[1, 1, 0, 1],
-        versions=[0, 0, 1], reward=1.0, group="g", member=0, group_size=2,
-    )  # fmt: skip
+        prompt_ids=[101, 7, 9],
+        response_ids=[20, 21, 22, 23],
+        logprobs=[-0.125, -0.5, -0.25],
+        mask=[1, 1, 0, 1],
+        versions=[0, 0, 1],
+        reward=1.0,
+        group="g",
+        member=0,
+        group_size=2,
+    )
     body: dict[str, Any] = orjson.loads(encode_json(rollout.trajectory))
     lines = [f'  "{name}": {json.dumps(content)}' for name, content in body.items()]
     return "{\n" + ",\n".join(lines) + "\n}"

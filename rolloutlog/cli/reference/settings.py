@@ -50,11 +50,15 @@ def page() -> str:
     """docs/reference/settings.md."""
     rows = [
         (
-            md.code(name), md.code(variable_of(name)), _type(field.annotation), _default(field),
-            _change(name), field.description,
+            md.code(name),
+            md.code(variable_of(name)),
+            _type(field.annotation),
+            _default(field),
+            _change(name),
+            field.description,
         )
         for name, field in _fields(Settings)
-    ]  # fmt: skip
+    ]
     parts = [block for model in _parts(Settings) for block in _part(model)]
     return md.page(
         "Settings",

@@ -128,9 +128,13 @@ async def print_each(rows: AsyncGenerator[T], show: Callable[[T], object]) -> No
 
 
 def print_table(
-    title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, shrink: Sequence[str] = (),
+    title: str | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    shrink: Sequence[str] = (),
     spare: Sequence[str] = (),
-) -> None:  # fmt: skip
+) -> None:
     """A table of facts; numbers to the right. `shrink` and `spare`: what a narrow terminal cuts, or doesn't show."""
     if title:
         line((title, "italic"))

@@ -1,6 +1,6 @@
-"""`rolloutlog show` and `rolloutlog tail`: look at single events of the log.
+"""`rolloutlog show`: one event of the log, headers and value.
 
-Guarantees: a bad record is printed like any other, with what is wrong with it. Leaves out: folds over many events.
+Guarantees: a bad record is printed like any other, with what is wrong with it. Leaves out: many events (`tail`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from rolloutlog.cli.config import with_broker
-from rolloutlog.cli.options import AsJson, Limit, Since, with_settings
+from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.brief import NODE_COLUMNS, brief, is_rollout, node_rows, one_line_each
-from rolloutlog.cli.screen.output import line, note, print_each, print_indented, print_json, print_pairs, print_table
+from rolloutlog.cli.screen.output import line, note, print_indented, print_json, print_pairs, print_table
+from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
@@ -45,23 +45,6 @@ def show(
         print_json(event)
     else:
         _print_event(event)
-
-
-@with_settings
-def tail(
-    settings: Settings,
-    topic: Annotated[Topic, typer.Argument(help="Which topic.")],
-    limit: Limit = None,
-    start: Annotated[int, typer.Option("--from", min=0, help="First offset on each partition.")] = 0,
-    since: Since = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with events as they come.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Print the events of a topic, oldest first within each partition, a line each."""
-    from rolloutlog.consumers.views.tailing import tail_events
-
-    events = tail_events(with_broker(settings), topic, start=start, since=since, limit=limit, follow=follow)
-    asyncio.run(print_each(events, print_json if as_json else lambda event: line(_line(event))))
 
 
 def parse_place(place: str) -> tuple[Topic, int, int]:
@@ -99,11 +82,3 @@ def _print_rollout(value: dict[str, Any]) -> None:
     record = {name: fact for name, fact in value["record"].items() if name != "nodes"}
     print_pairs(one_line_each(record | {"segments": value["segments"], "columns": value["columns"]}))
     note("--json prints everything")
-
-
-def _line(event: dict[str, Any]) -> str:
-    headers = event["headers"]
-    about = headers.get("subject") or event["key"] or ""
-    extra = [f"{k}={headers[k]}" for k in ("reward", "member", "attempt", "reason", "step", "policy") if k in headers]
-    place = f"{event['partition']}/{event['offset']}"
-    return f"{place:>10}  {event['timestamp']}  {headers.get('type', '?'):<18} {about}  {' '.join(extra)}".rstrip()
