@@ -69,4 +69,12 @@ def _decode(record: Outgoing) -> object:
 
 
 def _read(out: Outgoing) -> Event:
-    return Event(out.topic, partition_of(out.key, 6), 0, NOW, out.key, Headers(out.headers), out.value)
+    return Event(
+        topic=out.topic,
+        partition=partition_of(out.key, 6),
+        offset=0,
+        timestamp=NOW,
+        key=out.key,
+        headers=Headers(out.headers),
+        value=out.value,
+    )

@@ -86,9 +86,14 @@ def _ratio(name: str, run: Path, servers: str, target: str) -> Iterable[Figure]:
     bare, ours = (median(rates) for rates in zip(*pairs, strict=True))
     yield Figure(bench="importing", name=f"orjson.loads, {name}", value=bare, unit="MB/s")
     yield Figure(
-        bench="importing", name=f"import, {name}", value=ours, unit="MB/s", target=target,
-        ratio=median(theirs / loads for loads, theirs in pairs), against="orjson.loads",
-    )  # fmt: skip
+        bench="importing",
+        name=f"import, {name}",
+        value=ours,
+        unit="MB/s",
+        target=target,
+        ratio=median(theirs / loads for loads, theirs in pairs),
+        against="orjson.loads",
+    )
 
 
 def _loads(run: Path) -> float:
@@ -112,9 +117,10 @@ def _memory(run: Path, servers: str) -> Iterable[Figure]:
     if imported != consumed:
         raise RuntimeError(f"{imported} rollouts were imported, {consumed} consumed")
     for name, kilobytes, target in (
-        ("importing 1 GB", alone, "< 300"), ("its largest parser", parsers, "< 300"),
+        ("importing 1 GB", alone, "< 300"),
+        ("its largest parser", parsers, "< 300"),
         ("consuming it", consumer, "< 300"),
-    ):  # fmt: skip
+    ):
         yield Figure(bench="importing", name=name, value=kilobytes / 1024, unit="MiB resident", target=target)
 
 

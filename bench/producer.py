@@ -99,9 +99,14 @@ def _figures(bench: str, rates: Rates, compared: Sequence[tuple[str, str, str]])
     for name, against, target in compared:
         ratio = median(ours / theirs for ours, theirs in zip(rates[name], rates[against], strict=True))
         yield Figure(
-            bench=bench, name=name, value=median(rates[name]), unit="records/s", target=target, ratio=ratio,
+            bench=bench,
+            name=name,
+            value=median(rates[name]),
+            unit="records/s",
+            target=target,
+            ratio=ratio,
             against=against,
-        )  # fmt: skip
+        )
 
 
 class Sending:
@@ -238,7 +243,11 @@ def _fresh(rollout: Rollout) -> Rollout:
     """The same rollout as a producer has it: nobody has parsed its record yet."""
     known = rollout.trajectory
     fresh = Trajectory(
-        record_text=known.record_text, token_ids=known.token_ids, logprobs=known.logprobs, mask=known.mask,
-        segments=known.segments, nodes=known.nodes,
-    )  # fmt: skip
+        record_text=known.record_text,
+        token_ids=known.token_ids,
+        logprobs=known.logprobs,
+        mask=known.mask,
+        segments=known.segments,
+        nodes=known.nodes,
+    )
     return Rollout(rollout.slot, fresh, rollout.status)

@@ -186,7 +186,7 @@ def test_on_policy_is_staleness_zero() -> None:
 
 def test_a_group_is_as_stale_as_its_oldest_member() -> None:
     """A group is as stale as its oldest member (decisions/staleness#46)."""
-    assert judge([tokens([4]), tokens([1, 4], member=1)], 5, history(), Rule()).staleness == 3
+    assert judge([tokens([4]), tokens([1, 4], member=1)], 5, history(), Rule()).oldest == 1
 
 
 def test_the_sequence_test_comes_first() -> None:

@@ -152,6 +152,13 @@ def _branches(
         index = np.concatenate([np.arange(starts[node], starts[node] + counts[node], dtype=np.int64) for node in path])
         used = fresh[index[1:]]
         if used.any():
-            sample = PackedSample(run, group.id, member.member, member.attempt, member.handle, path[-1])
+            sample = PackedSample(
+                run=run,
+                group=group.id,
+                member=member.member,
+                attempt=member.attempt,
+                handle=member.handle,
+                leaf=path[-1],
+            )
             yield _Branch(sample, columns, index, used)
             fresh[index] = False

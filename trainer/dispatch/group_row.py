@@ -25,11 +25,10 @@ def group_row(
         tokens = [pending.tokens[m.member] for m in final.members if m.member in pending.tokens]
         again = judge(tokens, final.step, dispatch.history, dispatch.rule)
         status = "trained" if final.reason is None else "dropped"
-        return _row(pending.id, status, final.reason, final.step, _rewarded(pending, final.members), again)
+        return _row(pending.id, (status, final.reason), again, _rewarded(pending, final.members))
     decision = dispatch.decide(pending, step, clock)
-    status, reason = _status(decision)
     members = outcomes_of(pending, decision.verdict, trained=isinstance(decision, Ready | Held))
-    return _row(pending.id, status, reason, decision.verdict.step, members, decision.verdict)
+    return _row(pending.id, _status(decision), decision.verdict, members)
 
 
 def _rewarded(pending: PendingGroup, members: list[MemberOutcome]) -> list[MemberOutcome]:
@@ -53,11 +52,11 @@ def _status(decision: Decision) -> tuple[str, str | None]:
 
 
 def _row(
-    group: str, status: str, reason: str | None, step: int, members: list[MemberOutcome], verdict: GroupVerdict
+    group: str, status: tuple[str, str | None], verdict: GroupVerdict, members: list[MemberOutcome]
 ) -> dict[str, Any]:
     runs: dict[int, list[list[int]]] = {m.member: m.mask_runs.tolist() for m in verdict.members}
     rows = [_member(group, member, runs.get(member.member, [])) for member in members]
-    return {"group": group, "status": status, "reason": reason, "step": step, "members": rows}
+    return {"group": group, "status": status[0], "reason": status[1], "step": verdict.step, "members": rows}
 
 
 def _member(group: str, member: MemberOutcome, runs: list[list[int]]) -> dict[str, Any]:

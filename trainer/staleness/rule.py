@@ -94,7 +94,13 @@ def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rul
     staleness = step - oldest - 1 if oldest is not None else (None if len(versions) else 0)
     fresh = np.ones(len(versions), np.bool_) if rule.token is None else ~known | (step - versions - 1 < rule.token)
     spans = _spans(member, fresh)
-    cause = _cause(member, staleness, bool(known.all()), bool(abandoned.any()), len(spans) > 0, rule)
+    cause = _cause(
+        rule,
+        staleness,
+        unknown=not known.all(),
+        abandoned=bool(abandoned.any()),
+        nothing_left=bool(member.may_train) and not len(spans),
+    )
     if cause is not None:
         spans, verdict = NOTHING, _failed_verdict(cause, rule)
     elif not member.may_train:
@@ -103,8 +109,17 @@ def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rul
         verdict = Verdict.UNKNOWN
     else:
         verdict = Verdict.FRESH if tokens_in(spans) == member.may_train else Verdict.PARTLY
-    size = member.response_tokens
-    return MemberVerdict(member.member, member.attempt, verdict, staleness, size, spans, cause, oldest, newest)
+    return MemberVerdict(
+        member=member.member,
+        attempt=member.attempt,
+        verdict=verdict,
+        seq_staleness=staleness,
+        response_tokens=member.response_tokens,
+        mask_runs=spans,
+        cause=cause,
+        oldest=oldest,
+        newest=newest,
+    )
 
 
 def _spans(member: MemberTokens, fresh: Bools) -> Spans:
@@ -114,17 +129,15 @@ def _spans(member: MemberTokens, fresh: Bools) -> Spans:
     return everything(member.response_tokens) if fresh.all() else spans_of_runs(member.runs.lengths, fresh)
 
 
-def _cause(
-    member: MemberTokens, staleness: int | None, known: bool, abandoned: bool, any_left: bool, rule: Rule
-) -> Cause | None:
+def _cause(rule: Rule, staleness: int | None, *, unknown: bool, abandoned: bool, nothing_left: bool) -> Cause | None:
     """The first test that the member fails, in the order of the rule (decisions/staleness#69 and #70)."""
-    if not known and not rule.exempt_unknown:
+    if unknown and not rule.exempt_unknown:
         return Cause.UNKNOWN
     if abandoned and rule.drop_abandoned:
         return Cause.ABANDONED
     if rule.sequence is not None and staleness is not None and staleness >= rule.sequence:
         return Cause.SEQUENCE
-    return Cause.TOKENS if member.may_train and not any_left else None
+    return Cause.TOKENS if nothing_left else None
 
 
 def _failed_verdict(cause: Cause, rule: Rule) -> Verdict:

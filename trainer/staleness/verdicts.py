@@ -130,11 +130,6 @@ class GroupVerdict:
         return min((m.oldest for m in self.members if m.oldest is not None), default=None)
 
     @property
-    def staleness(self) -> int:
-        """Staleness of the group: of its oldest member (decisions/staleness#46)."""
-        return max((m.seq_staleness for m in self.members if m.seq_staleness is not None), default=0)
-
-    @property
     def trainable_tokens(self) -> int:
         """Response tokens in the loss over all members."""
         return sum(m.trainable_tokens for m in self.members)

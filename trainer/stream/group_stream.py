@@ -48,9 +48,14 @@ class GroupStream:
     """The trainer's end of the log. `start` says from which step, with or without payloads, and so on."""
 
     def __init__(
-        self, settings: Settings | None = None, start: Start | None = None, *, namespace: str | None = None,
-        bootstrap_servers: str | None = None, command_config: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        settings: Settings | None = None,
+        start: Start | None = None,
+        *,
+        namespace: str | None = None,
+        bootstrap_servers: str | None = None,
+        command_config: str | None = None,
+    ) -> None:
         """What is given by name overrides `settings`. Raises SettingsError."""
         settings = self._settings = Settings.of(
             settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config

@@ -147,8 +147,9 @@ def cut_below(partition: int, end: Ends) -> int:
     log.warning(
         "rollouts/%d begins at offset %d, what lay before was deleted: groups that are there now are trained only with "
         "all of their members, whatever the deadline",
-        partition, end.first,
-    )  # fmt: skip
+        partition,
+        end.first,
+    )
     return end.high
 
 
