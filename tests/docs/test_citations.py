@@ -27,10 +27,10 @@ from tests.docs.pages import (
     named,
 )
 
-CITED = re.compile(r"(?<![\w./-])((?:design|decisions)/[A-Za-z-]+)(?!\.md)\b((?:(?:,| and| to)?\s*#[\w-]+)*)")
+CITED = re.compile(r"(?<![\w./-])((?:design|decisions)/[A-Za-z-]+)(?!\.md)\b((?:(?:,|\s+and|\s+to)?\s*#[\w-]+)*)")
 FOREIGN = re.compile(
-    r"\b(?:[Dd]esign|[Ii]tems?|[Ii]ssue|[Pp]itfalls?) \d|\b[Rr]eference (?:\d|kafka|peers|prime_verifiers|xtuner)"
-    r"|\b(?:xtuner|prime_verifiers) \d"
+    r"\b(?:[Dd]esign|[Ii]tems?|[Ii]ssue|[Pp]itfalls?|xtuner|prime_verifiers)\s+\d"
+    r"|\b[Rr]eference\s+(?:\d|kafka|peers|prime_verifiers|xtuner)|\.\./cases/"
 )
 TICKED = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 DRAWN = re.compile(r"\brolloutlog(?:\.[a-z_]\w*)+")

@@ -45,9 +45,8 @@ def judged(runs: list[tuple[int, int]], kept: list[int] | None, step: int, rule:
 
 def test_thresholds() -> None:
     for period, allowed, said, usable in rows("W"):
-        limit = threshold(int(allowed), int(period))
-        assert limit == int(said)
-        steps = [step for step in range(5, 30) if step - 4 - 1 < limit]
+        assert threshold(int(allowed), int(period)) == int(said)
+        steps = [step for step in range(5, 30) if step - 4 - 1 < int(said)]
         assert [steps[0], steps[-1]] == [numbers(usable)[0], numbers(usable)[-1]]
 
 
