@@ -54,7 +54,7 @@ print(*sys.modules, file=sys.stderr)
 def test_every_help_loads_the_command_line_and_no_room_that_a_command_calls() -> None:
     done = subprocess.run([sys.executable, "-c", ALL_HELP], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Usage: rolloutlog") > 30
+    assert done.stdout.count("Usage: ") > 30
     loaded = set(done.stderr.split())
     assert not loaded & {"torch", "aiokafka", "numpy"}
     assert {name.split(".")[1] for name in loaded if name.startswith("rolloutlog.")} == {
