@@ -14,8 +14,8 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.kafka.client.admin import create_topics
-from rolloutlog.kafka.client.connection import connect
-from rolloutlog.kafka.read.payloads import EventCache, PayloadReader
+from rolloutlog.kafka.client.connection import connect, connection_of
+from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.write.writing import Writer
 
 SEEDED = random.Random(0)
@@ -55,13 +55,20 @@ def test_every_record_is_found_by_its_handle_in_any_order(settings: Settings) ->
     asyncio.run(body())
 
 
-def test_the_cache_keeps_the_recently_used_within_its_bytes() -> None:
-    cache = EventCache(3 * (1000 + 256))
+def test_the_recently_used_are_kept_within_some_bytes() -> None:
+    """No broker is asked: what is found is what was kept."""
+    payloads = PayloadReader(connection_of(Settings(bootstrap_servers="nobody:1")), cache_bytes=3 * (1000 + 256))
+
+    def kept(offset: int) -> bool:
+        return (0, offset) in payloads._cache
+
+    async def read(offset: int) -> bytes | None:
+        return (await payloads.read(Handle(0, offset, 1000))).value
+
     for offset in range(3):
-        cache.put(event(offset, 1000))
-    assert cache.get((0, 0)) is not None
-    cache.put(event(3, 1000))
-    assert cache.get((0, 1)) is None
-    assert cache.get((0, 0)) is not None
-    cache.put(event(9, 10_000))
-    assert cache.get((0, 9)) is None
+        payloads.keep(event(offset, 1000))
+    assert asyncio.run(read(0)) == bytes(1000)
+    payloads.keep(event(3, 1000))
+    assert [kept(offset) for offset in range(4)] == [True, False, True, True]
+    payloads.keep(event(9, 10_000))
+    assert [kept(offset) for offset in (0, 2, 3, 9)] == [True, True, True, False]

@@ -22,6 +22,16 @@ def test_the_format_is_that_of_java() -> None:
     assert parse(text) == {"a": "1", "b": "2", "c": "3", "d.e": "f=g", "long": "one, two", "empty": "", "uniA": "\t\\"}
 
 
+def test_a_broken_escape_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    """Java's own tools refuse it too; it may be a piece of a password."""
+    path = tmp_path / "client.properties"
+    path.write_text("ssl.key.password=\\usecret\n")
+    with pytest.raises(SettingsError, match=r"has a \\u without") as refused:
+        read_properties(str(path))
+    assert "sec" not in f"{refused.value.message} {refused.value.hint}".replace(str(path), "")
+    assert refused.value.__suppress_context__
+
+
 def test_sasl_over_tls_becomes_what_our_clients_take(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     escaped = JAAS.replace("\\", "\\\\")

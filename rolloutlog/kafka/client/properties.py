@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import javaproperties
+
 from rolloutlog.contract.errors import SettingsError
 
 Security = Mapping[str, Any]
@@ -50,6 +52,11 @@ def read_properties(path: str | None) -> Properties:
         found = parse(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"command_config {path} can't be read: {error}") from error
+    except javaproperties.InvalidUEscapeError:  # which repeats what stands there
+        raise SettingsError(
+            f"{path} has a \\u without the four hexadecimal digits of a letter after it",
+            "a backslash in a value is written twice",
+        ) from None
     before = ""
     for key in found:
         if key not in KNOWN | IGNORED:
@@ -85,23 +92,11 @@ def security_of(properties: Properties) -> Security:
 
 
 def parse(text: str) -> Properties:
-    """Keys and values of Java's format: comments, `=` or `:` or a space between, lines that go on after a backslash."""
-    found: dict[str, str] = {}
-    joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*", r"\1", text)
-    for line in joined.splitlines():
-        entry = re.match(r"\s*([^#!\s:=](?:\\.|[^\\\s:=])*)\s*[:=]?\s*(.*)$", line)
-        if entry is not None:
-            found[_unescaped(entry[1])] = _unescaped(entry[2].rstrip())
-    return found
+    """Keys and values of Java's format; blanks at the end of a value don't count, as with Kafka's tools.
 
-
-def _unescaped(text: str) -> str:
-    plain = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-    return re.sub(
-        r"\\(u[0-9a-fA-F]{4}|.)",
-        lambda found: chr(int(found[1][1:], 16)) if len(found[1]) == 5 else plain.get(found[1], found[1]),
-        text,
-    )
+    Raises InvalidUEscapeError.
+    """
+    return {key: value.rstrip() for key, value in javaproperties.loads(text).items()}
 
 
 def _sasl(properties: Properties) -> dict[str, Any]:

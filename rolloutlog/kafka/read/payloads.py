@@ -8,9 +8,10 @@ a fetch are kept, within `cache_bytes`. Leaves out: judging what was read (`roll
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Self
+
+from cachetools import LRUCache
 
 from rolloutlog.contract.errors import IndexMismatch, NotFound
 from rolloutlog.contract.events.event import Event
@@ -35,7 +36,7 @@ class PayloadReader:
     ) -> None:
         self._connection = connection
         self._topic = topic
-        self._cache = EventCache(cache_bytes)
+        self._cache: LRUCache[Place, Event] = LRUCache(cache_bytes, getsizeof=_size)
         self._tails: dict[int, Tail] = {}
         self._locks: dict[int, asyncio.Lock] = {}
 
@@ -75,8 +76,9 @@ class PayloadReader:
         return found
 
     def keep(self, event: Event) -> None:
-        """Remember a record that was read otherwise, so that it needn't be read again."""
-        self._cache.put(event)
+        """Remember a record, unless it is larger than the cache; the least recently used are given up for it."""
+        if _size(event) <= self._cache.maxsize:
+            self._cache[event.partition, event.offset] = event
 
     async def _read(self, partition: int, handles: list[Handle]) -> dict[Handle, Event]:
         async with self._locks.setdefault(partition, asyncio.Lock()):
@@ -107,7 +109,7 @@ class PayloadReader:
         finally:
             tail.pause(self._topic, partition)  # it would read on
         for event in events:
-            self._cache.put(event)
+            self.keep(event)
         return {event.offset: event for event in events}
 
     async def _tail(self, partition: int, offset: int) -> Tail:
@@ -119,33 +121,6 @@ class PayloadReader:
             await tail.open()
             self._tails[partition] = tail
         return tail
-
-
-class EventCache:
-    """Records by (partition, offset), the least recently used given up first; `limit` bounds bytes of values."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self._events: OrderedDict[Place, Event] = OrderedDict()
-
-    def get(self, place: Place) -> Event | None:
-        """The record, if it is kept."""
-        event = self._events.get(place)
-        if event is not None:
-            self._events.move_to_end(place)
-        return event
-
-    def put(self, event: Event) -> None:
-        """Keep a record; one larger than the limit isn't kept."""
-        place = (event.partition, event.offset)
-        if place in self._events or _size(event) > self._limit:
-            return
-        self._events[place] = event
-        self._size += _size(event)
-        while self._size > self._limit:
-            _, old = self._events.popitem(last=False)
-            self._size -= _size(old)
 
 
 def _size(event: Event) -> int:
