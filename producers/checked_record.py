@@ -34,7 +34,15 @@ def checked_event(make: Callable[[], Outgoing], read: Callable[[Event], Any]) ->
     """A small event from `make`, once `read`, the readers' own function, has taken it. Raises InvalidRecord."""
     with refusing():
         record = make()
-        event = Event(record.topic, 0, 0, record.timestamp or 0, record.key, Headers(record.headers), record.value)
+        event = Event(
+            topic=record.topic,
+            partition=0,
+            offset=0,
+            timestamp=record.timestamp or 0,
+            key=record.key,
+            headers=Headers(record.headers),
+            value=record.value,
+        )
         read_headers(event)
         read(event)
         return record

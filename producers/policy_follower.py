@@ -33,9 +33,14 @@ class PolicyFollower:
     """Follows `policy-versions`: one a process, used by one event loop. It needs the rights of the workers' role."""
 
     def __init__(
-        self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
-        command_config: str | None = None, connection: Connection | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        settings: Settings | None = None,
+        *,
+        namespace: str | None = None,
+        bootstrap_servers: str | None = None,
+        command_config: str | None = None,
+        connection: Connection | None = None,
+    ) -> None:
         """What is given by name overrides `settings`; with an open `connection` neither is needed.
 
         Raises SettingsError.

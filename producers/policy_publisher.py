@@ -32,10 +32,16 @@ class PolicyPublisher:
     """One life of a trainer: it starts a timeline when it opens."""
 
     def __init__(
-        self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
-        command_config: str | None = None, resume: Policy | None = None, uri: str | None = None,
+        self,
+        settings: Settings | None = None,
+        *,
+        namespace: str | None = None,
+        bootstrap_servers: str | None = None,
+        command_config: str | None = None,
+        resume: Policy | None = None,
+        uri: str | None = None,
         digest: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`resume` is the policy that this life goes on from; None starts anew at version 0.
 
         `uri` and `digest` are of the weights that it starts with. Raises SettingsError.

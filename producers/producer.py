@@ -44,10 +44,18 @@ class RolloutProducer:
     """An idempotent producer of rollouts: one a process, used by one event loop."""
 
     def __init__(
-        self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
-        command_config: str | None = None, blobs: str | None = None, source: str | None = None,
-        patience_s: float = PATIENCE_S, blob_patience_s: float | None = None, role: Role = Role.PRODUCERS,
-    ) -> None:  # fmt: skip
+        self,
+        settings: Settings | None = None,
+        *,
+        namespace: str | None = None,
+        bootstrap_servers: str | None = None,
+        command_config: str | None = None,
+        blobs: str | None = None,
+        source: str | None = None,
+        patience_s: float = PATIENCE_S,
+        blob_patience_s: float | None = None,
+        role: Role = Role.PRODUCERS,
+    ) -> None:
         """What is given by name overrides `settings`. `source` is who writes, `/producers/<host>/<pid>` unless given;
         `role` says whose rights are needed.
 
@@ -57,9 +65,12 @@ class RolloutProducer:
         Raises SettingsError.
         """
         self.settings = Settings.of(
-            settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config,
+            settings,
+            namespace=namespace,
+            bootstrap_servers=bootstrap_servers,
+            command_config=command_config,
             blobs=blobs,
-        )  # fmt: skip
+        )
         self.source = source or f"/producers/{socket.gethostname()}/{os.getpid()}"
         self.patience_s = patience_s
         self._role = role

@@ -22,9 +22,13 @@ class SyncPolicyFollower:
     """A `PolicyFollower` on an event loop of its own, in a thread of its own."""
 
     def __init__(
-        self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
+        self,
+        settings: Settings | None = None,
+        *,
+        namespace: str | None = None,
+        bootstrap_servers: str | None = None,
         command_config: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Arguments as of `PolicyFollower`. Opens at once; raises what its `open` raises."""
         self._follower = PolicyFollower(
             settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config

@@ -29,15 +29,26 @@ class SyncRolloutProducer:
     """A `RolloutProducer` on an event loop of its own, in a thread of its own."""
 
     def __init__(
-        self, settings: Settings | None = None, *, namespace: str | None = None, bootstrap_servers: str | None = None,
-        command_config: str | None = None, blobs: str | None = None, source: str | None = None,
+        self,
+        settings: Settings | None = None,
+        *,
+        namespace: str | None = None,
+        bootstrap_servers: str | None = None,
+        command_config: str | None = None,
+        blobs: str | None = None,
+        source: str | None = None,
         patience_s: float = PATIENCE_S,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Arguments as of `RolloutProducer`. Opens at once; raises what its `open` raises."""
         self._producer = RolloutProducer(
-            settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config,
-            blobs=blobs, source=source, patience_s=patience_s,
-        )  # fmt: skip
+            settings,
+            namespace=namespace,
+            bootstrap_servers=bootstrap_servers,
+            command_config=command_config,
+            blobs=blobs,
+            source=source,
+            patience_s=patience_s,
+        )
         self._thread = LoopThread(
             "producer", self._producer.open, lambda: self._producer.close(self._producer.patience_s)
         )

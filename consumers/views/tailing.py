@@ -20,9 +20,14 @@ from rolloutlog.kafka.read.reading import Tail, ends
 
 
 async def tail_events(
-    settings: Settings, topic: Topic, *, start: int = 0, since: float | None = None, limit: int | None = None,
+    settings: Settings,
+    topic: Topic,
+    *,
+    start: int = 0,
+    since: float | None = None,
+    limit: int | None = None,
     follow: bool = False,
-) -> AsyncGenerator[dict[str, Any]]:  # fmt: skip
+) -> AsyncGenerator[dict[str, Any]]:
     """Events from offset `start`, not older than `since` seconds, at most `limit`."""
     connection = await connect(settings, Role.PEOPLE, [topic])
     known = await ends(connection, [topic])

@@ -35,9 +35,14 @@ DEBOUNCE_MS = 100
 
 
 async def follow_runs(
-    settings: Settings, paths: Sequence[str | Path], *, group_size: int | None = None, env: str | None = None,
-    stop: asyncio.Event | None = None, watch: Watch | None = None,
-) -> Report:  # fmt: skip
+    settings: Settings,
+    paths: Sequence[str | Path],
+    *,
+    group_size: int | None = None,
+    env: str | None = None,
+    stop: asyncio.Event | None = None,
+    watch: Watch | None = None,
+) -> Report:
     """Import what is there and what comes, until `stop` is set. `group_size` and `env` as in `import_runs`.
 
     Raises SettingsError where nothing says how large a group is, Fenced when another follower of the same paths starts,
@@ -126,8 +131,13 @@ async def _wakes(roots: Sequence[Path], ending: asyncio.Event) -> AsyncIterator[
 
     yield
     changes: AsyncIterator[object] = cast("Any", watchfiles).awatch(
-        *roots, watch_filter=None, debounce=DEBOUNCE_MS, stop_event=ending, rust_timeout=LOOK_AGAIN_MS,
-        yield_on_timeout=True, ignore_permission_denied=True,
-    )  # fmt: skip
+        *roots,
+        watch_filter=None,
+        debounce=DEBOUNCE_MS,
+        stop_event=ending,
+        rust_timeout=LOOK_AGAIN_MS,
+        yield_on_timeout=True,
+        ignore_permission_denied=True,
+    )
     async for _ in changes:
         yield

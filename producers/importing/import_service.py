@@ -32,9 +32,16 @@ LINGER_MS = 200
 
 
 async def import_runs(
-    settings: Settings, paths: Iterable[str | Path], *, group_size: int | None = None, env: str | None = None,
-    dry_run: bool = False, strict: bool = False, watch: Watch | None = None, parsers: int | None = None,
-) -> Report:  # fmt: skip
+    settings: Settings,
+    paths: Iterable[str | Path],
+    *,
+    group_size: int | None = None,
+    env: str | None = None,
+    dry_run: bool = False,
+    strict: bool = False,
+    watch: Watch | None = None,
+    parsers: int | None = None,
+) -> Report:
     """Import recorded runs. `group_size` completes groups whose size nobody recorded, `env` is the environment of lines
     that nothing says one of; `dry_run` needs no broker.
 

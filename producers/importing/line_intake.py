@@ -191,8 +191,16 @@ def _without_result(rollout: NormalRollout) -> NormalRollout:
 
 def _written(rollout: NormalRollout, place: Place, number: int) -> KnownRollout:
     pending = rollout.status is Status.COMPLETED and rollout.reward is None
-    digest, status = rollout.digest, rollout.status
-    return KnownRollout(place.group, place.size, place.member, number, digest, status, pending, fresh=True)
+    return KnownRollout(
+        group=place.group,
+        size=place.size,
+        member=place.member,
+        attempt=number,
+        digest=rollout.digest,
+        status=rollout.status,
+        pending=pending,
+        fresh=True,
+    )
 
 
 def is_new(group: KnownGroup, event: Outgoing) -> bool:

@@ -60,10 +60,18 @@ def rollout_event(line: NormalLine, rollout: NormalRollout, slot: Slot, now: int
     """`rollout.completed` or `rollout.failed`; `now` in milliseconds since 1970."""
     known = {"rollout": slot.rollout, "raw_digest": line.digest, "step": rollout.step}
     return outgoing(
-        provenance.TYPE_OF[rollout.status], Topic.ROLLOUTS, key=slot.group, event_id=slot.event_id,
-        source=_source(line), value=rollout.body, now=now, subject=slot.rollout, content_type=value.SAFETENSORS,
-        headers=known, encoded=[*slot.headers(), *rollout.headers],
-    )  # fmt: skip
+        provenance.TYPE_OF[rollout.status],
+        Topic.ROLLOUTS,
+        key=slot.group,
+        event_id=slot.event_id,
+        source=_source(line),
+        value=rollout.body,
+        now=now,
+        subject=slot.rollout,
+        content_type=value.SAFETENSORS,
+        headers=known,
+        encoded=[*slot.headers(), *rollout.headers],
+    )
 
 
 def note_event(line: NormalLine, slot: Slot, notes: Mapping[str, Any], now: int) -> Outgoing:
@@ -86,9 +94,16 @@ def policy_event(policy: Policy, run: str, now: int) -> Outgoing:
 def fault_event(line: NormalLine, fault: Fault, *, path: str, number: int, now: int) -> Outgoing:
     """`record.rejected` of a line."""
     return rejected_line(
-        Rejected(fault.reason, fault.detail), fault.raw, digest=line.digest, size=line.size, path=path, line=number,
-        byte=line.byte, source=_source(line), now=now,
-    )  # fmt: skip
+        Rejected(fault.reason, fault.detail),
+        fault.raw,
+        digest=line.digest,
+        size=line.size,
+        path=path,
+        line=number,
+        byte=line.byte,
+        source=_source(line),
+        now=now,
+    )
 
 
 def _source(line: NormalLine) -> str:

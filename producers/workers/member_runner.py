@@ -51,9 +51,14 @@ class MemberRunner:
     """Runs members with one environment and engine, and publishes their results."""
 
     def __init__(
-        self, producer: RolloutProducer, policies: PolicyFollower, prefixes: Prefixes, origins: Origins,
-        environment: Environment, engine: Engine | None,
-    ) -> None:  # fmt: skip
+        self,
+        producer: RolloutProducer,
+        policies: PolicyFollower,
+        prefixes: Prefixes,
+        origins: Origins,
+        environment: Environment,
+        engine: Engine | None,
+    ) -> None:
         self._producer, self._policies, self._prefixes, self._origins = producer, policies, prefixes, origins
         self._environment, self._engine = environment, engine
         self._paused = asyncio.Event()

@@ -47,10 +47,16 @@ Endings = Counter[str]
 
 
 async def run_worker(
-    settings: Settings, environment: Environment, engine: Engine | None = None, *, concurrency: int = 8,
-    name: str | None = None, grace_s: float = GRACE_S, stop: asyncio.Event | None = None,
+    settings: Settings,
+    environment: Environment,
+    engine: Engine | None = None,
+    *,
+    concurrency: int = 8,
+    name: str | None = None,
+    grace_s: float = GRACE_S,
+    stop: asyncio.Event | None = None,
     session_timeout_ms: int = SESSION_MS,
-) -> Endings:  # fmt: skip
+) -> Endings:
     """Work until `stop` is set (without one: until SIGTERM comes), then drain; returns how members ended.
 
     `name` is made unique, since a worker that comes back under the same name is another holder of leases. Raises what

@@ -55,9 +55,13 @@ class SeedLeases:
     """Seeds for one worker: `async with SeedLeases(producer, "worker-1") as leases: lease = await leases.next()`."""
 
     def __init__(
-        self, producer: RolloutProducer, worker: str, *, lease_s: float | None = None,
+        self,
+        producer: RolloutProducer,
+        worker: str,
+        *,
+        lease_s: float | None = None,
         session_timeout_ms: int = SESSION_MS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`lease_s` is the run's own unless given."""
         self._producer = producer
         self._worker = worker
@@ -132,9 +136,15 @@ class SeedLeases:
 
     def _taken(self, seed: Seed, renewal: int) -> Outgoing:
         return taken_event(
-            group=seed.group, group_size=seed.group_size, seed=seed.id, worker=self._worker, renewal=renewal,
-            lease_ms=int(self._lease_s * 1000), source=self._producer.source, now=now_ms(),
-        )  # fmt: skip
+            group=seed.group,
+            group_size=seed.group_size,
+            seed=seed.id,
+            worker=self._worker,
+            renewal=renewal,
+            lease_ms=int(self._lease_s * 1000),
+            source=self._producer.source,
+            now=now_ms(),
+        )
 
     async def _renew(self, stopping: asyncio.Event) -> None:
         """A broker that is away for a while costs a lease at most, so it ends nothing here."""
@@ -162,8 +172,10 @@ class SeedLeases:
             logger.warning(
                 "this worker stood still for %.0f s, longer than a lease (%.0f s): the %d seeds that it holds may be "
                 "asked of others as well; an environment mustn't block the event loop",
-                waited_s, self._lease_s, len(held),
-            )  # fmt: skip
+                waited_s,
+                self._lease_s,
+                len(held),
+            )
 
     async def _seed_of(self, event: Event) -> Seed | None:
         """The seed to take; None for a cancellation, and for what can't be read."""

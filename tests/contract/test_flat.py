@@ -86,9 +86,11 @@ def test_versions_come_in_every_form_that_frameworks_hold(versions: Any, expecte
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=20))
 def test_any_flat_response_is_sound(tokens: list[tuple[int, bool]]) -> None:
     made = flat(
-        response_ids=range(len(tokens)), logprobs=[0.0] * len(tokens), versions=[version for version, _ in tokens],
+        response_ids=range(len(tokens)),
+        logprobs=[0.0] * len(tokens),
+        versions=[version for version, _ in tokens],
         mask=[kept for _, kept in tokens],
-    )  # fmt: skip
+    )
     check_trajectory(made)
     assert versions_of(made) == [Policy(0, version) for version, kept in tokens if kept]
 
@@ -143,17 +145,63 @@ def test_what_cannot_be_a_record_is_an_error_that_names_its_reason(
 
 ODD: st.SearchStrategy[Any] = st.sampled_from(
     [
-        None, True, -1, 2**31, 2**70, 0.5, math.nan, math.inf, "", "g", b"x", (), [], {}, {1: 2}, {"nodes": 1}, [[1]],
-        [[]], [None], ["1"], [True, 2, 3, 4], [1, 2, 3, -1], [-0.1, 0.7, -0.1, -0.1], [math.nan] * 4, [1e300] * 4,
+        None,
+        True,
+        -1,
+        2**31,
+        2**70,
+        0.5,
+        math.nan,
+        math.inf,
+        "",
+        "g",
+        b"x",
+        (),
+        [],
+        {},
+        {1: 2},
+        {"nodes": 1},
+        [[1]],
+        [[]],
+        [None],
+        ["1"],
+        [True, 2, 3, 4],
+        [1, 2, 3, -1],
+        [-0.1, 0.7, -0.1, -0.1],
+        [math.nan] * 4,
+        [1e300] * 4,
         object(),
-        (n for n in range(4)), range(4), {1, 2}, Policy(0, -1), Policy("a", None), [(0, 1)] * 4, [(0, True)] * 4,  # type: ignore[arg-type]
-        [(0, 1, 2)] * 4, np.array(3), np.zeros((2, 2)), np.array([1.5] * 4), np.array([True] * 4), np.array(["a"] * 4),
-        np.array([2**40] * 4), np.array([1, None, 2, 3], object), np.full(4, np.nan, np.float32),
-        np.float16(1), np.int64(2),
-        {"kind": "train"}, {"kind": 3}, {"group": "h"}, {"depth": -1}, {"reward": math.nan}, {"task": {"x": math.nan}},
-        {"reward": 1e39}, {"info": 2**70}, {"agents": [1]}, np.array([-0.1] * 4, np.complex64), lambda: 1,
+        (n for n in range(4)),
+        range(4),
+        {1, 2},
+        Policy(0, -1),
+        Policy("a", None),
+        [(0, 1)] * 4,
+        [(0, True)] * 4,  # type: ignore[arg-type]
+        [(0, 1, 2)] * 4,
+        np.array(3),
+        np.zeros((2, 2)),
+        np.array([1.5] * 4),
+        np.array([True] * 4),
+        np.array(["a"] * 4),
+        np.array([2**40] * 4),
+        np.array([1, None, 2, 3], object),
+        np.full(4, np.nan, np.float32),
+        np.float16(1),
+        np.int64(2),
+        {"kind": "train"},
+        {"kind": 3},
+        {"group": "h"},
+        {"depth": -1},
+        {"reward": math.nan},
+        {"task": {"x": math.nan}},
+        {"reward": 1e39},
+        {"info": 2**70},
+        {"agents": [1]},
+        np.array([-0.1] * 4, np.complex64),
+        lambda: 1,
     ]
-)  # fmt: skip
+)
 
 
 @given(st.dictionaries(st.sampled_from([*FLAT, "mask", "reward", "attempt", "record", "slot"]), ODD, max_size=3))

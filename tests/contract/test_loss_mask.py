@@ -13,9 +13,15 @@ from rolloutlog.contract.record.trajectory import Column, Trajectory
 def with_loss_mask(values: list[int] | list[list[int]], alignment: str) -> Trajectory:
     """Two prompt tokens, then three response tokens of which the second is a tool's."""
     made = Rollout.flat(
-        prompt_ids=[1, 2], response_ids=[3, 4, 5], logprobs=[0, 0], mask=[1, 0, 1], versions=0, group="g", member=0,
+        prompt_ids=[1, 2],
+        response_ids=[3, 4, 5],
+        logprobs=[0, 0],
+        mask=[1, 0, 1],
+        versions=0,
+        group="g",
+        member=0,
         group_size=1,
-    ).trajectory  # fmt: skip
+    ).trajectory
     made.columns["loss_mask"] = Column(np.array(values, np.uint8), alignment)
     return made
 

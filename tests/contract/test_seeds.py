@@ -18,16 +18,31 @@ from tests.cases.refusals import reason_of
 
 FRESH = Seed(id="f", kind=SeedKind.FRESH, group="g", group_size=3, env="sums", task={"answer": 42}, budget=100)
 DERIVED = Seed(
-    id="d", kind=SeedKind.CONTINUE, group="g2", group_size=2, group_train=1, env="sums", derivation="continue",
+    id="d",
+    kind=SeedKind.CONTINUE,
+    group="g2",
+    group_size=2,
+    group_train=1,
+    env="sums",
+    derivation="continue",
     messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "6 x 7?"}],
     source=Source(rollout="g.1", attempt=2, handle="3/40/900", digest="abc", reward=0.5, trace="t-1"),
-    anchor=Anchor(kind=AnchorKind.TOOL_CALL, node=5), depth=1, tokens=60,
+    anchor=Anchor(kind=AnchorKind.TOOL_CALL, node=5),
+    depth=1,
+    tokens=60,
     draw=Draw(number=4, rollouts=41, seeds=2, group_events=1, settings="digest"),
-)  # fmt: skip
+)
 AGAIN = Seed(
-    id="r", kind=SeedKind.RESUME, group="g", group_size=3, env="sums", asks=[Ask(member=2, attempt=2)],
-    prefix="3/77/100", origin_seed="f", origin_offset=12,
-)  # fmt: skip
+    id="r",
+    kind=SeedKind.RESUME,
+    group="g",
+    group_size=3,
+    env="sums",
+    asks=[Ask(member=2, attempt=2)],
+    prefix="3/77/100",
+    origin_seed="f",
+    origin_offset=12,
+)
 
 
 @pytest.mark.parametrize("seed", [FRESH, DERIVED, AGAIN], ids=lambda seed: seed.kind)

@@ -162,7 +162,7 @@ anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | finite | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(st.data())

@@ -109,9 +109,11 @@ def test_july_records_come_out_as_they_went_in(filled: Fill, samples: Path, tmp_
     export(filled(source / "train_rollouts.jsonl"), tmp_path / "out", "records")
     folder = tmp_path / "out/rollouts/step_1"
     assert sorted(path.name for path in folder.iterdir()) == [
-        "index_echo-recheck.jsonl", "index_echo.jsonl", "train_rollouts_echo-recheck.jsonl",
+        "index_echo-recheck.jsonl",
+        "index_echo.jsonl",
+        "train_rollouts_echo-recheck.jsonl",
         "train_rollouts_echo.jsonl",
-    ]  # fmt: skip
+    ]
     written = [line for path in folder.glob("train_*") for line in path.read_bytes().splitlines()]
     original = {orjson.loads(line)["id"]: line for line in (source / "train_rollouts.jsonl").read_bytes().splitlines()}
     assert len(written) == 11
@@ -149,9 +151,18 @@ def test_episodes_become_july_records(filled: Fill, tmp_path: Path) -> None:
     export(filled(demo_run()), tmp_path / "out", "records")
     record = orjson.loads((tmp_path / "out/rollouts/step_3/train_rollouts_arith.jsonl").read_bytes().splitlines()[0])
     assert set(record) == {
-        "id", "task", "nodes", "rewards", "metrics", "info", "extra_usage", "is_completed", "stop_condition", "errors",
+        "id",
+        "task",
+        "nodes",
+        "rewards",
+        "metrics",
+        "info",
+        "extra_usage",
+        "is_completed",
+        "stop_condition",
+        "errors",
         "timing",
-    }  # fmt: skip
+    }
     assert record["task"]["prompt"].startswith("Compute")
     assert sum(record["rewards"].values()) in (pytest.approx(0.1), pytest.approx(1.1))
     assert record["info"]["prime_rl"]["policy_version"] == 1

@@ -72,17 +72,25 @@ def slot_again(text: bytes) -> Slot:
 def elsewhere(slot: Slot) -> Slot:
     """The same slot on another log: seeds and handles of this one mean nothing there, and its id is its own."""
     return replace(
-        slot, attempt=1, trace=slot.trace or slot.rollout, source_file=None, origin_seed=None, origin_offset=None,
+        slot,
+        attempt=1,
+        trace=slot.trace or slot.rollout,
+        source_file=None,
+        origin_seed=None,
+        origin_offset=None,
         source_handle=None,
-    )  # fmt: skip
+    )
 
 
 json = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=6,
-)  # fmt: skip
+)
 READ_BY_LAYOUTS = (
     "rewards", "task", "info", "metrics", "timing", "errors", "replay_task", "agent", "extra_usage", "id", "ok",
     "is_completed", "episode", "group_id", "policy_version", "rolloutlog", "calls", "tools",
@@ -104,9 +112,14 @@ def said(draw: st.DrawFn) -> Rollout:
         facts["agents"] = [{"name": f"agent {number}", "trainable": number == 1} for number in range(agents)]
     text = orjson.dumps({**trajectory.record, **facts})
     own = Trajectory(
-        record_text=text, token_ids=trajectory.token_ids, logprobs=trajectory.logprobs, mask=trajectory.mask,
-        segments=trajectory.segments, nodes=nodes, columns=trajectory.columns,
-    )  # fmt: skip
+        record_text=text,
+        token_ids=trajectory.token_ids,
+        logprobs=trajectory.logprobs,
+        mask=trajectory.mask,
+        segments=trajectory.segments,
+        nodes=nodes,
+        columns=trajectory.columns,
+    )
     return replace(made, trajectory=own)
 
 
@@ -127,9 +140,15 @@ def test_every_rollout_comes_back_as_it_was(write: Write, rollout: Rollout, note
 
 def derived(member: int, depth: int = 2) -> Rollout:
     return sound(
-        "ab" * 16, member, derivation="continue", seed_kind=SeedKind.CONTINUE, source_id="cd" * 16 + ".3", depth=depth,
-        kind=RunKind.EVAL, group_train=1,
-    )  # fmt: skip
+        "ab" * 16,
+        member,
+        derivation="continue",
+        seed_kind=SeedKind.CONTINUE,
+        source_id="cd" * 16 + ".3",
+        depth=depth,
+        kind=RunKind.EVAL,
+        group_train=1,
+    )
 
 
 @each_layout
@@ -214,9 +233,13 @@ def test_agents_whose_turns_alternate_keep_their_own_trees() -> None:
     nodes = np.array([(-1, 3, 0, 0, 0), (-1, 0, 0, 0, 1), (0, 4, 4, 2, 0), (1, 0, 0, 0, 1), (2, 0, 0, 0, 0)], np.int32)
     record = {"agents": [{"name": "a"}, {"name": "b"}], "nodes": [{}, {}, {"sampled": True}, {}, {}]}
     own = Trajectory(
-        record_text=orjson.dumps(record), token_ids=made.token_ids, logprobs=made.logprobs, mask=made.mask,
-        segments=made.segments, nodes=nodes,
-    )  # fmt: skip
+        record_text=orjson.dumps(record),
+        token_ids=made.token_ids,
+        logprobs=made.logprobs,
+        mask=made.mask,
+        segments=made.segments,
+        nodes=nodes,
+    )
     line = orjson.loads(LAYOUTS["episodes"](standing_of(replace(sound("g"), trajectory=own))))
     assert [[node.get("parent") for node in trace["nodes"]] for trace in line["traces"]] == [[None, 0, 1], [None, 0]]
     assert len({trace["id"] for trace in line["traces"]}) == 2

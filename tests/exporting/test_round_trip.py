@@ -76,9 +76,14 @@ class Log:
             rollout = read_rollout(event)
             slot = rollout.slot
             kept = replace(
-                slot, attempt=1, trace=slot.trace or slot.rollout, source_file=None, origin_seed=None,
-                origin_offset=None, source_handle=None,
-            )  # fmt: skip
+                slot,
+                attempt=1,
+                trace=slot.trace or slot.rollout,
+                source_file=None,
+                origin_seed=None,
+                origin_offset=None,
+                source_handle=None,
+            )
             self.members[slot.group, slot.member] = Kept(
                 kept, rollout.status, digest_of(event.value or b""), headers.step
             )
@@ -197,8 +202,10 @@ def test_verifiers_reads_every_line(mixed: Settings, tmp_path: Path) -> None:
     """verifiers 0.4.0, in an environment of its own, reads what was exported of all eras and of workers."""
     exported(mixed, tmp_path / "out", "jsonl")
     done = subprocess.run(
-        [os.environ["VERIFIERS_PYTHON"], "-c", READ_EPISODES, str(tmp_path / "out")], capture_output=True, text=True,
+        [os.environ["VERIFIERS_PYTHON"], "-c", READ_EPISODES, str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 60

@@ -103,12 +103,15 @@ class PaperLog:
         """Every record, in the order in which it was written."""
         return [
             Written(
-                headers.require(Headers.group), headers.require(Headers.member), headers.require(Headers.group_size),
-                headers, value.decode(event.value or b"").record,
+                headers.require(Headers.group),
+                headers.require(Headers.member),
+                headers.require(Headers.group_size),
+                headers,
+                value.decode(event.value or b"").record,
             )
             for event in self._read()
             if (headers := event.headers).type in STATUS_OF
-        ]  # fmt: skip
+        ]
 
     @property
     def groups(self) -> dict[str, list[Written]]:

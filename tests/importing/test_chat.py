@@ -27,17 +27,26 @@ def assistant(text: str) -> dict[str, Any]:
 
 def step(prompt: list[Any], completion: list[Any], asked: list[int], answered: list[int], **more: Any) -> Any:
     tokens = {
-        "prompt_ids": asked, "prompt_mask": [0] * len(asked), "completion_ids": answered,
-        "completion_mask": [1] * len(answered), "completion_logprobs": [-0.1 * i for i in range(len(answered))],
-    }  # fmt: skip
+        "prompt_ids": asked,
+        "prompt_mask": [0] * len(asked),
+        "completion_ids": answered,
+        "completion_mask": [1] * len(answered),
+        "completion_logprobs": [-0.1 * i for i in range(len(answered))],
+    }
     return {"prompt": prompt, "completion": completion, "tokens": {**tokens, **more}, "reward": None}
 
 
 def chat(**changes: Any) -> dict[str, Any]:
     return {
-        "example_id": 0, "prompt": [user("17*23?")], "completion": [assistant("391")], "reward": 1.0, "error": None,
-        "is_completed": True, "metrics": {}, **changes,
-    }  # fmt: skip
+        "example_id": 0,
+        "prompt": [user("17*23?")],
+        "completion": [assistant("391")],
+        "reward": 1.0,
+        "error": None,
+        "is_completed": True,
+        "metrics": {},
+        **changes,
+    }
 
 
 def test_the_recorded_eval(samples: Path) -> None:

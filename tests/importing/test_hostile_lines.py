@@ -152,5 +152,8 @@ def test_an_environment_for_lines_that_say_none(samples: Path) -> None:
     assert read_line(bare, origin).env == "asked"
     chat = {"example_id": 0, "prompt": "q", "completion": "a", "reward": 1.0}
     assert [read_line({**chat, "task": task}, origin).env for task in (None, "", "default", "math")] == [
-        "asked", "asked", "asked", "math",
-    ]  # fmt: skip
+        "asked",
+        "asked",
+        "asked",
+        "math",
+    ]

@@ -31,11 +31,15 @@ def test_golden_facts_of_every_record(step: Path) -> None:
     path = step / "train_rollouts.jsonl"
     found = {
         name: (
-            len(r.trajectory.nodes), len(r.trajectory.token_ids), r.trajectory.response_tokens, r.trajectory.reward,
-            r.status.value, len(r.trajectory.branches),
+            len(r.trajectory.nodes),
+            len(r.trajectory.token_ids),
+            r.trajectory.response_tokens,
+            r.trajectory.reward,
+            r.status.value,
+            len(r.trajectory.branches),
         )
         for name, r in ((name, read_line(line)) for name, line in by_id(path).items())
-    }  # fmt: skip
+    }
     assert found == {
         "00": (3, 58, 3, 1.0, "completed", 1),
         "01": (3, 58, 3, 0.0, "completed", 1),

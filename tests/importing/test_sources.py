@@ -55,10 +55,14 @@ def test_a_run_folder_is_searched_where_rollouts_are(tmp_path: Path, lines_file:
 def test_what_holds_no_rollouts_is_passed_over(tmp_path: Path, lines_file: Write) -> None:
     """Barriers, metrics, live deltas and configuration are known, not rejected."""
     for name in (
-        "rollouts/step_1/train_rollouts.bin", "rollouts/step_1/rank_0.bin", "rollouts/config.toml",
-        "rollouts/metrics.jsonl", "monitors/file/metrics.jsonl", "monitors/file/traces/live/abc.jsonl",
+        "rollouts/step_1/train_rollouts.bin",
+        "rollouts/step_1/rank_0.bin",
+        "rollouts/config.toml",
+        "rollouts/metrics.jsonl",
+        "monitors/file/metrics.jsonl",
+        "monitors/file/traces/live/abc.jsonl",
         "monitors/file/traces/live/pending/abc.json",
-    ):  # fmt: skip
+    ):
         lines_file(name, b"{}")
     lines_file("rollouts/step_1/traces.jsonl", b"{}")
     found = find_sources([tmp_path])

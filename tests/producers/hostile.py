@@ -25,9 +25,14 @@ def good(**facts: Any) -> Trajectory:
     """A sound trajectory."""
     question = Node(message={"role": "user", "content": "q"}, token_ids=[1], mask=[0])
     answer = Node(
-        message={"role": "assistant", "content": "a"}, parent=0, sampled=True, token_ids=[2], mask=[1], logprobs=[-0.5],
+        message={"role": "assistant", "content": "a"},
+        parent=0,
+        sampled=True,
+        token_ids=[2],
+        mask=[1],
+        logprobs=[-0.5],
         segments=[(0, 0, 0)],
-    )  # fmt: skip
+    )
     return Trajectory.build([question, answer], {"reward": 1.0, "stop_condition": "stop", **facts})
 
 

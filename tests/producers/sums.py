@@ -62,9 +62,14 @@ class Sums:
         sample = await engine.sample(prompt)
         timeline, version = dispatch.policy or (0, 0)
         answer = Node(
-            message={"role": "assistant", "content": sample.text}, parent=0, sampled=True, token_ids=sample.token_ids,
-            mask=np.ones(len(sample.token_ids), np.uint8), logprobs=sample.logprobs, segments=[(timeline, version, 0)],
-        )  # fmt: skip
+            message={"role": "assistant", "content": sample.text},
+            parent=0,
+            sampled=True,
+            token_ids=sample.token_ids,
+            mask=np.ones(len(sample.token_ids), np.uint8),
+            logprobs=sample.logprobs,
+            segments=[(timeline, version, 0)],
+        )
         nodes = [Node(message=question, token_ids=prompt, mask=[0] * len(prompt)), answer]
         if task.get("act") == "bad":
             nodes[1].segments = [(0, 0, 99)]

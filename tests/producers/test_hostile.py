@@ -125,9 +125,14 @@ def test_what_an_environment_does_to_its_process_ends_no_worker_and_sigterm_does
 
     async def body() -> None:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", PROGRAM, settings.model_dump_json(exclude_unset=True), cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            sys.executable,
+            "-c",
+            PROGRAM,
+            settings.model_dump_json(exclude_unset=True),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
         assert process.stderr is not None
         waits = (await process.stderr.readline()).decode()
         await emit(settings, *(seed_of(act, group_size=1, task={"act": act}) for act in acts))

@@ -34,9 +34,15 @@ def event_of(record: Outgoing) -> Event:
 
 def flat(**changed: Any) -> Rollout:
     given: dict[str, Any] = {
-        "prompt_ids": [1, 2], "response_ids": [3, 4, 5], "logprobs": [-0.1, -0.2, -0.3], "versions": 0,
-        "group": "g", "member": 0, "group_size": 2, "reward": 1.0,
-    }  # fmt: skip
+        "prompt_ids": [1, 2],
+        "response_ids": [3, 4, 5],
+        "logprobs": [-0.1, -0.2, -0.3],
+        "versions": 0,
+        "group": "g",
+        "member": 0,
+        "group_size": 2,
+        "reward": 1.0,
+    }
     return Rollout.flat(**(given | changed))
 
 
@@ -117,9 +123,12 @@ def test_flat_lists_are_taken_exactly_or_refused(changed: dict[str, Any], reason
 
 def test_numbers_of_numpy_are_numbers() -> None:
     rollout = flat(
-        response_ids=np.array([3, 4, 5]), logprobs=np.array([-0.5, -0.25, -0.125]), versions=np.int64(3),
-        reward=np.float32(0.5), member=np.int64(1),
-    )  # fmt: skip
+        response_ids=np.array([3, 4, 5]),
+        logprobs=np.array([-0.5, -0.25, -0.125]),
+        versions=np.int64(3),
+        reward=np.float32(0.5),
+        member=np.int64(1),
+    )
     read = read_rollout(event_of(checked_rollout(rollout, source=SOURCE, now=NOW)))
     assert read.trajectory.segments.tolist() == [[0, 3, 0]]
     assert read.trajectory.reward == 0.5

@@ -202,9 +202,15 @@ def test_a_seed_whose_partition_went_before_the_commit_is_forgotten(settings: Se
 def test_a_cancelled_seed_is_dropped_wherever_its_partition_went(settings: Settings) -> None:
     origin, other = seed_of("g"), seed_of("other")
     again = Seed(
-        id="again", kind=SeedKind.REROLL, group="g", group_size=2, env="sums", asks=[Ask(member=1, attempt=2)],
-        origin_seed=origin.id, origin_offset=0,
-    )  # fmt: skip
+        id="again",
+        kind=SeedKind.REROLL,
+        group="g",
+        group_size=2,
+        env="sums",
+        asks=[Ask(member=1, attempt=2)],
+        origin_seed=origin.id,
+        origin_offset=0,
+    )
 
     async def body() -> None:
         await emit(settings, origin, other, again)

@@ -47,10 +47,16 @@ async def work(
     stop = asyncio.Event()
     running = asyncio.create_task(
         run_worker(
-            settings, environment, Digits(), concurrency=concurrency, name="w", grace_s=grace_s, stop=stop,
+            settings,
+            environment,
+            Digits(),
+            concurrency=concurrency,
+            name="w",
+            grace_s=grace_s,
+            stop=stop,
             session_timeout_ms=SESSION_MS,
         )
-    )  # fmt: skip
+    )
 
     async def holds() -> bool:
         if running.done():
@@ -197,9 +203,16 @@ def test_a_resume_seed_brings_the_prefix(settings: Settings) -> None:
         await emit(settings, origin)
         (event,) = await everything(settings, Topic.SEEDS)
         seed = Seed(
-            id="resume", kind=SeedKind.RESUME, group="g", group_size=2, env="sums", asks=[Ask(member=0, attempt=2)],
-            origin_seed="seed-g", origin_offset=event.offset, prefix=str(aborted.handle),
-        )  # fmt: skip
+            id="resume",
+            kind=SeedKind.RESUME,
+            group="g",
+            group_size=2,
+            env="sums",
+            asks=[Ask(member=0, attempt=2)],
+            origin_seed="seed-g",
+            origin_offset=event.offset,
+            prefix=str(aborted.handle),
+        )
         await emit(settings, seed)
         environment = Sums()
         await work(settings, environment, 4)
@@ -223,10 +236,16 @@ def test_a_member_whose_task_is_gone_fails(settings: Settings) -> None:
         await emit(
             settings,
             Seed(
-                id="again", kind=SeedKind.REROLL, group="g", group_size=2, env="sums", asks=[Ask(member=1, attempt=2)],
-                origin_seed="seed-g", origin_offset=17,
+                id="again",
+                kind=SeedKind.REROLL,
+                group="g",
+                group_size=2,
+                env="sums",
+                asks=[Ask(member=1, attempt=2)],
+                origin_seed="seed-g",
+                origin_offset=17,
             ),
-        )  # fmt: skip
+        )
         environment = Sums()
         assert await work(settings, environment, 1) == {"failed": 1}
         assert not environment.dispatched
@@ -262,9 +281,13 @@ def test_a_signal_leaves_no_seed_to_its_lease(
     async def body() -> None:
         await emit(settings, seed_of("g", task={"act": "wait"}))
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", textwrap.dedent(program), cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            sys.executable,
+            "-c",
+            textwrap.dedent(program),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
 
         async def renewed() -> bool:
             return len(await everything(settings, kind=EventType.SEED_TAKEN)) > 1

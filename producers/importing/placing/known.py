@@ -113,7 +113,16 @@ def _rollout(event: Event, group: str, size: int, status: Status) -> KnownRollou
     headers = event.headers
     member, attempt, digest = headers.require(Headers.member), headers.attempt or 1, headers.digest or ""
     pending, at = status is Status.COMPLETED and headers.reward is None, (event.partition, event.offset)
-    return KnownRollout(group, size, member, attempt, digest, status, pending, at=at)
+    return KnownRollout(
+        group=group,
+        size=size,
+        member=member,
+        attempt=attempt,
+        digest=digest,
+        status=status,
+        pending=pending,
+        at=at,
+    )
 
 
 async def read_known(connection: Connection, wanted: Wanted | None = None) -> Known:

@@ -8,6 +8,8 @@ alone. Leaves out: trying again (`dead-letters retry` reads the handle).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 
 from rolloutlog.contract.events.event import Event, Outgoing, outgoing
@@ -42,11 +44,17 @@ def rejected_event(event: Event, rejected: Rejected, *, source: str, now: int) -
         "digest": None if event.value is None else digest_of(event.value),
     }
     made = outgoing(
-        EventType.RECORD_REJECTED, Topic.DEAD_LETTERS, key="", source=source, value=orjson.dumps(body), now=now,
-        event_id=id_of("rejected", event.topic, handle.partition, handle.offset), subject=str(handle),
+        EventType.RECORD_REJECTED,
+        Topic.DEAD_LETTERS,
+        key="",
+        source=source,
+        value=orjson.dumps(body),
+        now=now,
+        event_id=id_of("rejected", event.topic, handle.partition, handle.offset),
+        subject=str(handle),
         headers={"reason": rejected.reason},
-    )  # fmt: skip
-    return Outgoing(made.topic, (event.key or NO_KEY)[:KEPT_BYTES], made.headers, made.value, None, now)
+    )
+    return replace(made, key=(event.key or NO_KEY)[:KEPT_BYTES])
 
 
 def derivation_rejected_event(
@@ -68,10 +76,16 @@ def derivation_rejected_event(
         "digest": digest,
     }
     return outgoing(
-        EventType.DERIVATION_REJECTED, Topic.DEAD_LETTERS, key=group, source=source, value=orjson.dumps(body), now=now,
-        event_id=id_of("derivation-rejected", handle.partition, handle.offset, derivation or ""), subject=str(handle),
+        EventType.DERIVATION_REJECTED,
+        Topic.DEAD_LETTERS,
+        key=group,
+        source=source,
+        value=orjson.dumps(body),
+        now=now,
+        event_id=id_of("derivation-rejected", handle.partition, handle.offset, derivation or ""),
+        subject=str(handle),
         headers={"reason": DERIVATION},
-    )  # fmt: skip
+    )
 
 
 def _kept(event: Event) -> dict[str, str]:
@@ -88,9 +102,17 @@ def _kept(event: Event) -> dict[str, str]:
 
 
 def rejected_line(
-    rejected: Rejected, raw: bytes | None, *, digest: str, size: int, path: str, line: int, byte: int, source: str,
+    rejected: Rejected,
+    raw: bytes | None,
+    *,
+    digest: str,
+    size: int,
+    path: str,
+    line: int,
+    byte: int,
+    source: str,
     now: int,
-) -> Outgoing:  # fmt: skip
+) -> Outgoing:
     """`record.rejected` for a line of a file that was imported; `line` counts from 1, `byte` from 0.
 
     `raw` is the line where it is at most `RAW_BYTES` long; `digest` and `size` are the line's in any case.
@@ -106,11 +128,17 @@ def rejected_line(
         "digest": digest,
     }
     made = outgoing(
-        EventType.RECORD_REJECTED, Topic.DEAD_LETTERS, key="", source=source, value=orjson.dumps(body), now=now,
-        event_id=id_of("rejected-line", path, line, digest), subject=f"{path}:{line}"[-KEPT_BYTES:],
+        EventType.RECORD_REJECTED,
+        Topic.DEAD_LETTERS,
+        key="",
+        source=source,
+        value=orjson.dumps(body),
+        now=now,
+        event_id=id_of("rejected-line", path, line, digest),
+        subject=f"{path}:{line}"[-KEPT_BYTES:],
         headers={"reason": rejected.reason},
-    )  # fmt: skip
-    return Outgoing(made.topic, NO_KEY, made.headers, made.value, None, now)
+    )
+    return replace(made, key=NO_KEY)
 
 
 def rejected_place(event: Event) -> tuple[Topic, Handle] | None:

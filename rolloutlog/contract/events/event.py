@@ -71,10 +71,20 @@ def time_text(milliseconds: int) -> str:
 
 
 def outgoing(
-    event_type: EventType, topic: Topic, *, key: str, event_id: str, source: str, value: bytes, now: int,
-    subject: str | None = None, content_type: str = value.JSON, partition: int | None = None,
-    headers: Mapping[str, Any] | None = None, encoded: Sequence[tuple[str, bytes]] = (),
-) -> Outgoing:  # fmt: skip
+    event_type: EventType,
+    topic: Topic,
+    *,
+    key: str,
+    event_id: str,
+    source: str,
+    value: bytes,
+    now: int,
+    subject: str | None = None,
+    content_type: str = value.JSON,
+    partition: int | None = None,
+    headers: Mapping[str, Any] | None = None,
+    encoded: Sequence[tuple[str, bytes]] = (),
+) -> Outgoing:
     """An event with all attributes; `headers` by attribute name of the table, and what is `encoded` already.
 
     `now` in milliseconds since 1970. Raises HeaderError for a header that would be read as something else.
@@ -102,10 +112,18 @@ def rollout_event(rollout: Rollout, *, source: str, now: int, body: bytes | None
     slot = rollout.slot
     known = provenance.derived(slot, rollout.status, rollout.trajectory, digest_of(body))
     return outgoing(
-        provenance.TYPE_OF[rollout.status], Topic.ROLLOUTS, key=slot.group, event_id=slot.event_id, source=source,
-        value=body, now=now, subject=slot.rollout, content_type=value.SAFETENSORS, headers=known,
+        provenance.TYPE_OF[rollout.status],
+        Topic.ROLLOUTS,
+        key=slot.group,
+        event_id=slot.event_id,
+        source=source,
+        value=body,
+        now=now,
+        subject=slot.rollout,
+        content_type=value.SAFETENSORS,
+        headers=known,
         encoded=slot.headers(),
-    )  # fmt: skip
+    )
 
 
 def annotation_event(slot: Slot, facts: Mapping[str, Any], *, source: str, now: int) -> Outgoing:
@@ -116,10 +134,16 @@ def annotation_event(slot: Slot, facts: Mapping[str, Any], *, source: str, now: 
     body = write(dict(facts), orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)
     known = {"group": slot.group, "group_size": slot.group_size, "member": slot.member, "attempt": slot.attempt}
     return outgoing(
-        EventType.ROLLOUT_ANNOTATED, Topic.ROLLOUTS, key=slot.group, source=source, value=body, now=now,
-        event_id=annotation_id(slot.rollout, slot.attempt, body), subject=slot.rollout,
+        EventType.ROLLOUT_ANNOTATED,
+        Topic.ROLLOUTS,
+        key=slot.group,
+        source=source,
+        value=body,
+        now=now,
+        event_id=annotation_id(slot.rollout, slot.attempt, body),
+        subject=slot.rollout,
         headers={**known, "rollout": slot.rollout, "kind": slot.kind, "digest": digest_of(body)},
-    )  # fmt: skip
+    )
 
 
 def taken_event(
@@ -129,24 +153,47 @@ def taken_event(
     body = orjson.dumps({"seed": seed, "worker": worker, "renewal": renewal, "lease_ms": lease_ms})
     known = {"group": group, "group_size": group_size, "seed": seed, "worker": worker, "renewal": renewal}
     return outgoing(
-        EventType.SEED_TAKEN, Topic.ROLLOUTS, key=group, event_id=taken_id(seed, worker, renewal), source=source,
-        value=body, now=now, subject=seed, headers={**known, "lease": lease_ms, "digest": digest_of(body)},
-    )  # fmt: skip
+        EventType.SEED_TAKEN,
+        Topic.ROLLOUTS,
+        key=group,
+        event_id=taken_id(seed, worker, renewal),
+        source=source,
+        value=body,
+        now=now,
+        subject=seed,
+        headers={**known, "lease": lease_ms, "digest": digest_of(body)},
+    )
 
 
 def cancelled_event(
-    *, group: str, group_size: int, members: list[int], reason: str, source: str, now: int,
+    *,
+    group: str,
+    group_size: int,
+    members: list[int],
+    reason: str,
+    source: str,
+    now: int,
     kind: RunKind = RunKind.TRAIN,
-) -> Outgoing:  # fmt: skip
+) -> Outgoing:
     """`group.cancelled`: those members will get no record; each resolves as cancelled.
 
     `kind` is the group's: a trainer that hears only this of an eval group must not wait for the rest of it.
     """
     body = orjson.dumps({"members": sorted(members), "reason": reason})
     return outgoing(
-        EventType.GROUP_CANCELLED, Topic.ROLLOUTS, key=group, event_id=cancelled_id(group, members, reason),
-        source=source, value=body, now=now, subject=group,
+        EventType.GROUP_CANCELLED,
+        Topic.ROLLOUTS,
+        key=group,
+        event_id=cancelled_id(group, members, reason),
+        source=source,
+        value=body,
+        now=now,
+        subject=group,
         headers={
-            "kind": kind, "group": group, "group_size": group_size, "reason": reason, "digest": digest_of(body),
+            "kind": kind,
+            "group": group,
+            "group_size": group_size,
+            "reason": reason,
+            "digest": digest_of(body),
         },
-    )  # fmt: skip
+    )

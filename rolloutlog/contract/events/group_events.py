@@ -104,26 +104,52 @@ def final_event(final: GroupFinal, *, source: str, now: int, partition: int | No
     kind = EventType.GROUP_TRAINED if final.reason is None else EventType.GROUP_DROPPED
     body = orjson.dumps(final.model_dump(mode="json", exclude_none=True))
     known = {
-        "group": final.group, "group_size": final.group_size, "timeline": final.timeline, "step": final.step,
-        "pass_number": final.pass_number, "reason": final.reason, "digest": digest_of(body),
-    }  # fmt: skip
+        "group": final.group,
+        "group_size": final.group_size,
+        "timeline": final.timeline,
+        "step": final.step,
+        "pass_number": final.pass_number,
+        "reason": final.reason,
+        "digest": digest_of(body),
+    }
     return outgoing(
-        kind, Topic.GROUP_EVENTS, key=final.group, event_id=final.event_id, source=source, value=body, now=now,
-        subject=final.group, partition=partition, headers=known,
-    )  # fmt: skip
+        kind,
+        Topic.GROUP_EVENTS,
+        key=final.group,
+        event_id=final.event_id,
+        source=source,
+        value=body,
+        now=now,
+        subject=final.group,
+        partition=partition,
+        headers=known,
+    )
 
 
 def expired_event(expired: MemberExpired, *, source: str, now: int, partition: int | None = None) -> Outgoing:
     """`member.expired`."""
     body = orjson.dumps(expired.model_dump(mode="json", exclude_none=True))
     known = {
-        "group": expired.group, "group_size": expired.group_size, "member": expired.member, "attempt": expired.attempt,
-        "timeline": expired.timeline, "step": expired.step, "digest": digest_of(body),
-    }  # fmt: skip
+        "group": expired.group,
+        "group_size": expired.group_size,
+        "member": expired.member,
+        "attempt": expired.attempt,
+        "timeline": expired.timeline,
+        "step": expired.step,
+        "digest": digest_of(body),
+    }
     return outgoing(
-        EventType.MEMBER_EXPIRED, Topic.GROUP_EVENTS, key=expired.group, event_id=expired.event_id, source=source,
-        value=body, now=now, subject=expired.group, partition=partition, headers=known,
-    )  # fmt: skip
+        EventType.MEMBER_EXPIRED,
+        Topic.GROUP_EVENTS,
+        key=expired.group,
+        event_id=expired.event_id,
+        source=source,
+        value=body,
+        now=now,
+        subject=expired.group,
+        partition=partition,
+        headers=known,
+    )
 
 
 def read_group_event(event: Event) -> GroupEvent:

@@ -58,9 +58,15 @@ class PublishedPolicy:
 def _event(kind: EventType, run: str, body: dict[str, Any], headers: dict[str, Any], source: str, now: int) -> Outgoing:
     text = orjson.dumps({k: v for k, v in body.items() if v is not None}, option=orjson.OPT_SORT_KEYS)
     return outgoing(
-        kind, Topic.POLICY_VERSIONS, key=run, event_id=id_of(kind, run, text.decode()), source=source, value=text,
-        now=now, headers={"run": run, **headers},
-    )  # fmt: skip
+        kind,
+        Topic.POLICY_VERSIONS,
+        key=run,
+        event_id=id_of(kind, run, text.decode()),
+        source=source,
+        value=text,
+        now=now,
+        headers={"run": run, **headers},
+    )
 
 
 def timeline_started(timeline: int, parent: int | None, step: int, *, run: str, source: str, now: int) -> Outgoing:

@@ -127,12 +127,23 @@ class Seed(_Fact):
     def slot(self, ask: Ask, offset: int, *, run: str | None = None) -> Slot:
         """The slot that a worker fills for `ask`; `offset` is this seed's own, on its partition of seeds."""
         return Slot(
-            group=self.group, group_size=self.group_size, member=ask.member, attempt=ask.attempt,
-            group_train=self.group_train, kind=self.run_kind, run=run, env=self.env, derivation=self.derivation,
-            origin_seed=self.origin, origin_offset=offset if self.origin_offset is None else self.origin_offset,
-            seed_kind=self.kind, depth=self.depth, dispatch_step=self.dispatch_step,
-            source_id=self.source and self.source.rollout, source_handle=self.source and self.source.where,
-        )  # fmt: skip
+            group=self.group,
+            group_size=self.group_size,
+            member=ask.member,
+            attempt=ask.attempt,
+            group_train=self.group_train,
+            kind=self.run_kind,
+            run=run,
+            env=self.env,
+            derivation=self.derivation,
+            origin_seed=self.origin,
+            origin_offset=offset if self.origin_offset is None else self.origin_offset,
+            seed_kind=self.kind,
+            depth=self.depth,
+            dispatch_step=self.dispatch_step,
+            source_id=self.source and self.source.rollout,
+            source_handle=self.source and self.source.where,
+        )
 
     def encode(self) -> bytes:
         """The event's value, the same bytes for the same seed. Raises Rejected for a number that JSON can't say."""
@@ -158,22 +169,46 @@ def seed_event(seed: Seed, *, source: str, now: int, partition: int | None = Non
     """`seed.emitted`."""
     body = seed.encode()
     known = {
-        "group": seed.group, "group_size": seed.group_size, "group_train": seed.group_train, "env": seed.env,
-        "derivation": seed.derivation, "kind": seed.run_kind, "seed_kind": seed.kind, "origin_seed": seed.origin,
-        "origin_offset": seed.origin_offset, "depth": seed.depth, "digest": digest_of(body), "seed": seed.id,
-        "source_id": seed.source and seed.source.rollout, "source_handle": seed.source and seed.source.where,
-    }  # fmt: skip
+        "group": seed.group,
+        "group_size": seed.group_size,
+        "group_train": seed.group_train,
+        "env": seed.env,
+        "derivation": seed.derivation,
+        "kind": seed.run_kind,
+        "seed_kind": seed.kind,
+        "origin_seed": seed.origin,
+        "origin_offset": seed.origin_offset,
+        "depth": seed.depth,
+        "digest": digest_of(body),
+        "seed": seed.id,
+        "source_id": seed.source and seed.source.rollout,
+        "source_handle": seed.source and seed.source.where,
+    }
     return outgoing(
-        EventType.SEED_EMITTED, Topic.SEEDS, key=seed.group, event_id=seed.id, source=source, value=body, now=now,
-        subject=seed.id, partition=partition, headers=known,
-    )  # fmt: skip
+        EventType.SEED_EMITTED,
+        Topic.SEEDS,
+        key=seed.group,
+        event_id=seed.id,
+        source=source,
+        value=body,
+        now=now,
+        subject=seed.id,
+        partition=partition,
+        headers=known,
+    )
 
 
 def seed_cancelled_event(*, seed: str, group: str, group_size: int, reason: str, source: str, now: int) -> Outgoing:
     """`seed.cancelled`: workers drop the seed and what they run for it."""
     body = orjson.dumps({"seed": seed, "reason": reason})
     return outgoing(
-        EventType.SEED_CANCELLED, Topic.SEEDS, key=group, event_id=f"{seed}{CANCELLED}", source=source, value=body,
-        now=now, subject=seed, headers={"group": group, "group_size": group_size, "seed": seed, "reason": reason,
-                               "digest": digest_of(body)},
-    )  # fmt: skip
+        EventType.SEED_CANCELLED,
+        Topic.SEEDS,
+        key=group,
+        event_id=f"{seed}{CANCELLED}",
+        source=source,
+        value=body,
+        now=now,
+        subject=seed,
+        headers={"group": group, "group_size": group_size, "seed": seed, "reason": reason, "digest": digest_of(body)},
+    )

@@ -37,10 +37,21 @@ class Rollout:
 
     @classmethod
     def flat(
-        cls, *, prompt_ids: Tokens, response_ids: Tokens, logprobs: Logprobs, versions: Versions, group: str,
-        member: int, group_size: int, mask: Mask | None = None, reward: float | None = None, attempt: int = 1,
-        record: Mapping[str, Any] | None = None, slot: Mapping[str, Any] | None = None,
-    ) -> Rollout:  # fmt: skip
+        cls,
+        *,
+        prompt_ids: Tokens,
+        response_ids: Tokens,
+        logprobs: Logprobs,
+        versions: Versions,
+        group: str,
+        member: int,
+        group_size: int,
+        mask: Mask | None = None,
+        reward: float | None = None,
+        attempt: int = 1,
+        record: Mapping[str, Any] | None = None,
+        slot: Mapping[str, Any] | None = None,
+    ) -> Rollout:
         """A completed rollout from flat lists.
 
         `mask` is parallel to `response_ids`: 1 for sampled tokens, 0 for tool tokens inside (all ones when None).

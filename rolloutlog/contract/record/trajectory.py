@@ -46,9 +46,17 @@ class Trajectory:
     __slots__ = ("_record", "columns", "logprobs", "mask", "nodes", "record_text", "segments", "token_ids")
 
     def __init__(
-        self, *, record_text: bytes, token_ids: I32, logprobs: npt.NDArray[np.float32], mask: npt.NDArray[np.uint8],
-        segments: I32, nodes: I32, columns: Mapping[str, Column] | None = None, record: dict[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        record_text: bytes,
+        token_ids: I32,
+        logprobs: npt.NDArray[np.float32],
+        mask: npt.NDArray[np.uint8],
+        segments: I32,
+        nodes: I32,
+        columns: Mapping[str, Column] | None = None,
+        record: dict[str, Any] | None = None,
+    ) -> None:
         """`record`: what `record_text` says, where the caller has it parsed already."""
         self.record_text = record_text
         self.token_ids, self.logprobs, self.mask = token_ids, logprobs, mask

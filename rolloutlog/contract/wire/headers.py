@@ -37,9 +37,16 @@ class Field(Generic[T]):
     __slots__ = ("dump", "kind", "meaning", "name", "parse", "read", "required", "write")
 
     def __init__(
-        self, name: str, kind: str, parse: Callable[[str], T], meaning: str, *, required: bool = False,
-        dump: Callable[[T], str] = str, unique: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        kind: str,
+        parse: Callable[[str], T],
+        meaning: str,
+        *,
+        required: bool = False,
+        dump: Callable[[T], str] = str,
+        unique: bool = False,
+    ) -> None:
         self.name, self.kind, self.parse, self.meaning = name, kind, parse, meaning
         self.required, self.dump = required, dump
         self.read: Callable[[bytes], T] = self._read if unique else lru_cache(REMEMBERED)(self._read)
@@ -124,9 +131,13 @@ class Headers:
 
     spec_version = Field("ce_specversion", "text", _text, "CloudEvents version; 1.0 when absent")
     id = Field(
-        "ce_id", "text", _text, "event id: a function of what the event says, so a retry is harmless", required=True,
+        "ce_id",
+        "text",
+        _text,
+        "event id: a function of what the event says, so a retry is harmless",
+        required=True,
         unique=True,
-    )  # fmt: skip
+    )
     type = Field("ce_type", "text", _text, "event type, such as rollout.completed", required=True)
     source = Field("ce_source", "text", _text, "who wrote it, such as /workers/7", required=True)
     subject = Field("ce_subject", "text", _text, "what it is about: the rollout, seed, group or policy", unique=True)

@@ -24,9 +24,14 @@ _SAMPLING = ("temperature", "top_p", "top_k")
 
 
 def read_bare(
-    line: Json, origin: Origin, version: int | None, *, env: str | None, step: int | None = None,
+    line: Json,
+    origin: Origin,
+    version: int | None,
+    *,
+    env: str | None,
+    step: int | None = None,
     filtered: bool | None = None,
-) -> RecordedRollout:  # fmt: skip
+) -> RecordedRollout:
     """A line that is one trace, as a rollout; `version` is the policy's at its start. Raises Rejected."""
     reward = reward_of(line.get("rewards"))
     status, lineage = status_of(line), take_lineage(line)

@@ -63,9 +63,14 @@ class Stamp(BaseModel):
 def slot_text(slot: Slot) -> dict[str, str]:
     """The headers of a slot, as another log may have them; a rollout that was sampled here gets its id as its own."""
     kept = replace(
-        slot, attempt=1, trace=slot.trace or slot.rollout, source_file=None, origin_seed=None, origin_offset=None,
+        slot,
+        attempt=1,
+        trace=slot.trace or slot.rollout,
+        source_file=None,
+        origin_seed=None,
+        origin_offset=None,
         source_handle=None,
-    )  # fmt: skip
+    )
     return {name.removeprefix(_PREFIX): raw.decode() for name, raw in kept.headers()}
 
 

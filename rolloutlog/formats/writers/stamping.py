@@ -70,9 +70,12 @@ class Dialect:
         slot, rollout = standing.rollout.slot, standing.rollout
         body = None if is_exact else base64.b64encode(value.encode(rollout.trajectory)).decode()
         stamp = Stamp(
-            slot=slot_text(slot), status=rollout.status, step=standing.event.headers.step,
-            notes=_writable(standing.notes), value=body,
-        )  # fmt: skip
+            slot=slot_text(slot),
+            status=rollout.status,
+            step=standing.event.headers.step,
+            notes=_writable(standing.notes),
+            value=body,
+        )
         return stamped(text, stamp, within=self.strict)
 
     def _is_native(self, standing: StandingRollout) -> bool:
