@@ -49,7 +49,7 @@ class BufferShard:
 
     def begin(self, first_row: int) -> None:
         """Start with nothing."""
-        self.shard.fold.begin(first_row)
+        self.shard.fold.places.begin(first_row)
 
     def recall(self, row: Event) -> Checkpoint:
         """Where the newest shard row says that the inputs were read to. Raises RunMismatch, IndexMismatch."""
@@ -68,7 +68,7 @@ class BufferShard:
     def records_deleted(self, firsts: Inputs) -> None:
         """Name the open groups whose records were deleted: a trainer that starts now can't read them."""
         first = firsts[Topic.ROLLOUTS]
-        gone = self.shard.fold.groups_below(first)
+        gone = self.shard.fold.groups.with_records_below(first)
         if gone:
             log.warning(
                 "rollouts/%d begins at %d: records of %d open group(s) were deleted, which are trained no more: %s%s",

@@ -67,7 +67,11 @@ class ClosedGroup:
         """True if it counts for the ratio of derived groups."""
         return self.kin.known is not None and self.kin.known.is_underived
 
-    def group(self, group_id: str) -> Group:
+    def is_late(self, offset: int) -> bool:
+        """True for a record that came too late for its group."""
+        return self.as_of is not None and offset >= self.as_of
+
+    def membership(self, group_id: str) -> Group:
         """The group as far as a new record must be judged."""
         group = Group(group_id, self.shape)
         for index, attempt, status, digest in _SEEN.iter_unpack(self.seen):
@@ -79,7 +83,7 @@ class ClosedGroup:
         return group
 
     def keep(self, group: Group) -> None:
-        """Keep of a group what `group()` gives back."""
+        """Keep of a group what `membership` gives back."""
         self.shape = group.shape
         self.seen = b"".join(
             _SEEN.pack(index, attempt, _STATUSES.index(status), bytes.fromhex(digest))

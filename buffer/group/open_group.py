@@ -110,6 +110,17 @@ class OpenGroup:
         """The candidate that the origin seed drew."""
         return None if self.seed is None else mark_of(self.seed, self.partition)
 
+    def membership(self, _group_id: str) -> Group:
+        """The group that a record is folded into."""
+        return self.group
+
+    def keep(self, group: Group) -> None:
+        """All of an open group is kept as it is."""
+
+    def is_late(self, _offset: int) -> bool:
+        """True for a record that came too late for its group; never before it has ended."""
+        return False
+
     def emitted(self, seed: Seed, offset: int) -> Disposition:
         """Fold `seed.emitted`; the first origin seed is the group's."""
         if seed.id in self.seeds:

@@ -99,10 +99,10 @@ class CandidateSampler:
         partitions = self.settings.topics.partitions
         return allowed(
             ratio=self.settings.buffer.ratio,
-            resolved=fold.resolved,
+            resolved=fold.groups.resolved,
             drawn=fold.drawn + under_way,
             most_open=share(self.trainer.derived_open(partitions), partitions, fold.partition),
-            open_now=fold.open_derived + under_way,
+            open_now=fold.groups.open_derived + under_way,
         )
 
     def _in_flight(self) -> Counter[CandidateKey]:

@@ -116,7 +116,7 @@ class Shard:
         row = self._marked_late(found.row) if isinstance(found.row, RolloutRow) else found.row
         made = self._written(row, now)
         disposition = self.fold.apply(row)
-        if isinstance(row, TakeRow) and row.group in self.fold.groups:
+        if isinstance(row, TakeRow) and row.group in self.fold.groups.opened:
             self.leases.start(row.seed, row.group, row.lease_ms, clock)
         if disposition is Disposition.DUPLICATE:
             return
@@ -136,7 +136,7 @@ class Shard:
 
     def _marked_late(self, row: RolloutRow) -> RolloutRow:
         """The row of a record, which says if its group has ended."""
-        return replace(row, late=True) if row.group in self.fold.closed else row
+        return replace(row, late=True) if row.group in self.fold.groups.closed else row
 
     def _written(self, row: Row, now: int) -> Outgoing:
         return written(row, partition=self.fold.partition, source=self.source, now=now)
@@ -179,10 +179,10 @@ class Shard:
         """The inputs are read to where they ended: every lease starts afresh, and every open group is looked at."""
         self.ready = True
         self.leases = Leases()
-        for group, opened in self.fold.groups.items():
+        for group, opened in self.fold.groups.opened.items():
             for seed, take in opened.takes.items():
                 self.leases.start(seed, group, take.lease_ms, clock)
-        self.changed_groups |= self.fold.groups.keys()
+        self.changed_groups |= self.fold.groups.opened.keys()
 
     def missing(self) -> list[Handle]:
         """Payloads that the draws under way need and that aren't cached."""
@@ -266,7 +266,7 @@ class Shard:
 
     def _re_emit(self, group: str, now: int, lost_seed: str | None = None) -> list[Outgoing]:
         """Seeds for members that must be made again, or the end of a group that is out of attempts."""
-        opened = self.fold.groups.get(group)
+        opened = self.fold.groups.opened.get(group)
         if opened is None or opened.seed is None or group in self.cancelling:
             return []
         lost = members_lost_with(opened, lost_seed) if lost_seed else set[int]()

@@ -24,7 +24,7 @@ NOTHING = WantedRow([], 0)
 
 def wanted_of(fold: Fold) -> WantedRow:
     """The row of this moment."""
-    every = (offset for opened in fold.groups.values() if opened.seeds for offset in opened.untaken)
+    every = (offset for opened in fold.groups.opened.values() if opened.seeds for offset in opened.untaken)
     first = nsmallest(MOST + 1, every)
     if len(first) > MOST:
         return WantedRow(first[:MOST], first[MOST])

@@ -1,25 +1,17 @@
-"""The newest sources of a shard and the candidates among them, in the order (offset, node) (design/buffer#pool;
-decisions/replay#30 to #35).
+"""What may be drawn: a source, its candidates, and what seeds say of them.
 
-Guarantees: holds rows, never payloads; which sources are here is a function of `rollouts` alone, since exhausted,
-refused, superseded and late ones keep their place, so the order in which the other topics are folded doesn't matter.
-Eviction is the capacity: the newest candidates stay. Leaves out: which rollouts qualify (`selection`) and which is
-drawn (`draws`).
+Guarantees: holds rows, never payloads. Leaves out: which sources are kept (`pool`), which rollouts qualify
+(`selection`) and which is drawn (`draws`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.contract.vocabulary import AnchorKind
-
-Attempt = tuple[int, int]
-"""Member and attempt."""
 
 
 class Mark(NamedTuple):
@@ -64,93 +56,3 @@ class SourceRecord:
     notes: set[str] = field(default_factory=set[str])
     dead: bool = False
     first_row: int | None = field(default=None, compare=False)
-
-
-@dataclass(slots=True)
-class Pool:
-    """At most `capacity` candidates, of the newest sources, none older than `floor`, an offset on `rollouts`.
-
-    `offsets` finds the sources of a group by member and attempt; `early` holds marks of records that aren't folded yet.
-    """
-
-    capacity: int
-    floor: int = field(default=0, compare=False)
-    sources: dict[int, SourceRecord] = field(default_factory=dict[int, SourceRecord])
-    offsets: dict[str, dict[Attempt, int]] = field(default_factory=dict[str, "dict[Attempt, int]"])
-    early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
-    size: int = 0
-
-    def add(self, source: SourceRecord) -> None:
-        """Take the newest record's source."""
-        row = source.row
-        if len(source.candidates) > 1:
-            source.candidates.sort(key=lambda candidate: candidate.order)
-        self.sources[row.offset] = source
-        self.offsets.setdefault(row.group, {})[row.member, row.attempt] = row.offset
-        self.size += len(source.candidates)
-        for mark in self.early.pop(row.offset, Counter[Mark]()).elements():
-            _mark(source, mark)
-        while self.size > self.capacity:
-            self._evict()
-
-    def _evict(self) -> None:
-        """Drop the oldest candidate, and its source with the last of them."""
-        offset, source = next(iter(self.sources.items()))
-        del source.candidates[0]
-        self.size -= 1
-        if not source.candidates:
-            row, kin = source.row, self.offsets[source.row.group]
-            del self.sources[offset], kin[row.member, row.attempt]
-            if not kin:
-                del self.offsets[row.group]
-
-    @property
-    def oldest(self) -> int:
-        """Offset of the oldest source; 0 without any."""
-        return next(iter(self.sources), 0)
-
-    def annotate(self, group: str, member: int, attempt: int, event_id: str, reward: float | None) -> bool:
-        """A late reward of a source; False if it isn't here or was told before."""
-        offset = self.offsets.get(group, {}).get((member, attempt))
-        if offset is None or event_id in self.sources[offset].notes:
-            return False
-        self.sources[offset].notes.add(event_id)
-        self.sources[offset].reward = reward
-        return True
-
-    def supersede(self, group: str, member: int, attempt: int) -> None:
-        """A record of that attempt is on the log: sources of lower ones are dead places."""
-        for (other, lower), offset in self.offsets.get(group, {}).items():
-            if other == member and lower < attempt:
-                self.sources[offset].dead = True
-
-    def end(self, group: str, as_of: int) -> None:
-        """The group has ended: sources at or above `as_of` came too late, and are dead places."""
-        for offset in self.offsets.get(group, {}).values():
-            if offset >= as_of:
-                self.sources[offset].dead = True
-
-    def mark(self, mark: Mark, next_offset: int) -> None:
-        """Count a draw or a refusal; `next_offset` is that of the fold of `rollouts`, so the record may come later."""
-        if (source := self.sources.get(mark.offset)) is not None:
-            _mark(source, mark)
-        elif mark.offset >= next_offset:
-            self.early.setdefault(mark.offset, Counter())[mark] += 1
-
-    def settle(self, next_offset: int) -> None:
-        """Forget marks of records that were folded and aren't sources."""
-        if self.early:
-            self.early = {offset: marks for offset, marks in self.early.items() if offset >= next_offset}
-
-    def __iter__(self) -> Iterator[tuple[SourceRecord, Candidate]]:
-        """All candidates in the order (offset, node), live or not."""
-        for source in self.sources.values():
-            for candidate in source.candidates:
-                yield source, candidate
-
-
-def _mark(source: SourceRecord, mark: Mark) -> None:
-    for candidate in source.candidates:
-        if candidate.derivation == mark.derivation and candidate.point.node == mark.node:
-            candidate.draws += not mark.refused
-            candidate.refused |= mark.refused

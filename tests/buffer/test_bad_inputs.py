@@ -49,7 +49,9 @@ def test_each_bad_record_becomes_a_dead_letter_and_its_slot_ends_as_the_table_sa
         str(offset) for offset, _ in expected
     )
     assert sorted(dict(letter.headers)["ce_reason"].decode() for letter in dead) == sorted(r for _, r in expected)
-    groups = [shard.fold.groups[row.group].group for shard in shards.values() if row.group in shard.fold.groups]
+    groups = [
+        shard.fold.groups.opened[row.group].group for shard in shards.values() if row.group in shard.fold.groups.opened
+    ]
     assert [group.status(0) for group in groups[:1]] == (["completed"] if row.records() else [])
     ends = groups[0].status(BAD_MEMBER) if groups else "open"
     assert ends == row.ends_for("buffer")

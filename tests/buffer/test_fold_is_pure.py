@@ -132,7 +132,7 @@ def test_a_shard_is_the_fold_of_its_rows_before_and_after_compaction(
     fold = Fold.empty(0, SETTINGS.buffer)
     for row in compacted(rows) if compact else rows:
         if isinstance(row, StateRow) and row is rows[-1]:
-            counts = (fold.resolved, fold.drawn, fold.next_draw)
+            counts = (fold.groups.resolved, fold.drawn, fold.next_draw)
             assert counts == (row.resolved, row.drawn, row.next_draw), "the shard row repeats what its rows say"
         fold.apply(row)
     assert fold == live
@@ -145,8 +145,8 @@ def test_a_final_event_ends_a_group_that_nobody_has_heard_of() -> None:
     log.append(final("z", as_of=0))
     owner = Owner(log)
     owner.settle()
-    assert list(owner.shard.fold.closed) == [group_id("z")]
+    assert list(owner.shard.fold.groups.closed) == [group_id("z")]
     log.append(rollout("z"), rollout("z", 1))
     owner.settle()
     assert [row.late for row in log.rows if isinstance(row, RolloutRow)] == [True, True]
-    assert (owner.shard.fold.groups, owner.shard.fold.live({})) == ({}, [])
+    assert (owner.shard.fold.groups.opened, owner.shard.fold.live({})) == ({}, [])

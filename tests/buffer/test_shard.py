@@ -334,7 +334,7 @@ class TestMembersMadeAgain:
         owner.clock = 200.0
         owner.settle()
         assert len(log.seeds) == 2
-        assert owner.shard.fold.groups[group_id("a")].group.resolved
+        assert owner.shard.fold.groups.opened[group_id("a")].group.resolved
 
     def test_out_of_attempts_the_open_members_and_their_seeds_are_cancelled(self) -> None:
         log = log_of(fresh("a"), rollout("a", 0), **NO_DERIVING)
@@ -345,8 +345,8 @@ class TestMembersMadeAgain:
         types = [event.headers.type for event in log.topics[Topic.SEEDS]]
         assert types == ["seed.emitted"] * 3 + ["seed.cancelled"] * 3
         assert log.topics[Topic.ROLLOUTS][-1].headers.type == "group.cancelled"
-        assert owner.shard.fold.groups[group_id("a")].group.status(1) == "cancelled"
-        assert owner.shard.fold.groups[group_id("a")].group.resolved
+        assert owner.shard.fold.groups.opened[group_id("a")].group.status(1) == "cancelled"
+        assert owner.shard.fold.groups.opened[group_id("a")].group.resolved
 
     def test_once_enough_members_are_complete_only_expired_ones_are_made_again(self) -> None:
         """Over-provision: `group_train` of `group_size` (design/trainer#stragglers)."""

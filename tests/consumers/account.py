@@ -93,7 +93,7 @@ class PartitionAccount:
         assert len(anew.dead_letters) == len(dead), (
             f"{len(dead)} dead letters on {self.partition}, not {len(anew.dead_letters)}"
         )
-        anew.fold.settle()
+        anew.fold.groups.settle()
         assert restored == anew.fold
         self.check_draws()
 

@@ -63,8 +63,8 @@ def audited(log: PartitionLog) -> PartitionLedger:
 
 def group_of(fold: Fold, name: str) -> Group | None:
     """What the shard knows of a group, open or ended."""
-    opened, closed = fold.groups.get(name), fold.closed.get(name)
-    return opened.group if opened is not None else None if closed is None else closed.group(name)
+    opened, closed = fold.groups.opened.get(name), fold.groups.closed.get(name)
+    return opened.group if opened is not None else None if closed is None else closed.membership(name)
 
 
 def attempts_of(group: Group) -> dict[int, Any]:
@@ -88,5 +88,5 @@ def test_ledger_and_fold_agree(made: list[Outgoing]) -> None:
     for name, account in ledger.groups.items():
         known = group_of(fold, name)
         assert attempts_of(account.group) == ({} if known is None else attempts_of(known))
-        if name in fold.groups:
-            assert cancelled_in(account.group) == cancelled_in(fold.groups[name].group)
+        if name in fold.groups.opened:
+            assert cancelled_in(account.group) == cancelled_in(fold.groups.opened[name].group)
