@@ -46,11 +46,19 @@ def status(data_dir: Path | str | None = None) -> BrokerStatus | None:
     nodes = tuple(_node(folder, node) for node in state.nodes)
     running = any(node.running for node in nodes)
     owner = state.owner.pid if state.owner and running else None
-    return BrokerStatus(running, state.bootstrap_servers, state.cluster_id, folder.path.parent, owner, nodes)
+    return BrokerStatus(
+        running=running,
+        bootstrap_servers=state.bootstrap_servers,
+        cluster_id=state.cluster_id,
+        data_dir=folder.path.parent,
+        owner=owner,
+        nodes=nodes,
+    )
 
 
 def _node(folder: BrokerFolder, node: NodeState) -> NodeStatus:
     if node.process and folder.is_alive(node):
-        return NodeStatus(node.id, node.port, True, node.process.pid, process.memory(node.process), None)
+        memory = process.memory(node.process)
+        return NodeStatus(node.id, node.port, running=True, pid=node.process.pid, memory=memory, why=None)
     why = diagnosis.why(folder.node(node.id)) if node.process else None
-    return NodeStatus(node.id, node.port, False, None, None, why)
+    return NodeStatus(node.id, node.port, running=False, pid=None, memory=None, why=why)

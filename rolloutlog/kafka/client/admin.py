@@ -188,7 +188,13 @@ async def _describe(connection: Connection, admin: AIOKafkaAdminClient, topics: 
 def _report(topic: Topic, seen: TopicSeen, configs: Mapping[str, Mapping[str, str]]) -> TopicReport:
     leaderless = sum(1 for leader in seen.leaders.values() if leader < 0)
     return TopicReport(
-        topic, seen.name, False, len(seen.leaders), seen.replicas, leaderless, configs.get(seen.name, {})
+        topic=topic,
+        name=seen.name,
+        created=False,
+        partitions=len(seen.leaders),
+        replication=seen.replicas,
+        leaderless=leaderless,
+        configs=configs.get(seen.name, {}),
     )
 
 

@@ -166,7 +166,16 @@ async def fetch_plainly(
                 raise error(str(place))
             # version 11 has the preferred replica between the aborted transactions and the records
             aborted = rest[-3] if answer.API_VERSION >= 11 else rest[-2]
-            read = PartitionRecords(place, _Batches(rest[-1]), aborted, offset, None, None, True, READ_COMMITTED)
+            read = PartitionRecords(
+                tp=place,
+                records=_Batches(rest[-1]),
+                aborted_transactions=aborted,
+                fetch_offset=offset,
+                key_deserializer=None,
+                value_deserializer=None,
+                check_crcs=True,
+                isolation_level=READ_COMMITTED,
+            )
             return list(read), read.next_fetch_offset
     return [], offset
 

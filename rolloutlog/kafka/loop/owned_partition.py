@@ -83,9 +83,15 @@ class OwnedPartition:
         """What it does now."""
         run, held = self._run, self.running or self._held
         return PartitionReport(
-            self.partition, self._phase, {} if held is None else held.inputs, run is not None and run.caught_up,
-            0 if run is None else run.folded, 0 if run is None else run.commits, self._failures, self._restored,
-        )  # fmt: skip
+            partition=self.partition,
+            phase=self._phase,
+            inputs={} if held is None else held.inputs,
+            caught_up=run is not None and run.caught_up,
+            folded=0 if run is None else run.folded,
+            commits=0 if run is None else run.commits,
+            failures=self._failures,
+            restored=self._restored,
+        )
 
     @property
     def running(self) -> HeldShard | None:

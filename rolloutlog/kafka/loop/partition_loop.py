@@ -45,9 +45,12 @@ class PartitionLoop:
     """One member of the group. Run it once; `blobs` takes records of a flush that are above the topic's limit."""
 
     def __init__(
-        self, connection: Connection, factory: ShardFactory, options: LoopOptions | None = None,
+        self,
+        connection: Connection,
+        factory: ShardFactory,
+        options: LoopOptions | None = None,
         blobs: BlobStore | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._context = LoopContext(connection, factory, options or LoopOptions(), blobs)
         self._owners: dict[int, OwnedPartition] = {}
         self._held: dict[int, HeldShard] = {}

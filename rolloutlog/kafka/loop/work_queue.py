@@ -73,9 +73,14 @@ class WorkQueue:
     """
 
     def __init__(
-        self, connection: Connection, topic: Topic, role: str, *, session_timeout_ms: int = SESSION_MS,
+        self,
+        connection: Connection,
+        topic: Topic,
+        role: str,
+        *,
+        session_timeout_ms: int = SESSION_MS,
         backlogs: Backlogs | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._connection = connection
         self._ask = backlogs
         self._backlogs: dict[TopicPartition, tuple[int, Backlog]] = {}

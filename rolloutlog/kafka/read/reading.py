@@ -36,9 +36,15 @@ SETTLE_S, SETTLE_POLL_S = 2.0, 0.05
 
 
 async def read_to_end(
-    connection: Connection, topic: Topic, partition: int, start: int = 0, *, end: int | None = None,
-    allow_open: bool = False, known: Ends | None = None,
-) -> AsyncGenerator[list[Event]]:  # fmt: skip
+    connection: Connection,
+    topic: Topic,
+    partition: int,
+    start: int = 0,
+    *,
+    end: int | None = None,
+    allow_open: bool = False,
+    known: Ends | None = None,
+) -> AsyncGenerator[list[Event]]:
     """Batches of the events from offset `start` (0: the first there is) up to, not including, `end`.
 
     `end` None is the last stable offset at the call. Raises OpenTransaction where one stays open below the end for 2 s,
@@ -57,9 +63,13 @@ async def read_to_end(
 
 
 async def settled(
-    connection: Connection, places: Collection[Place], patience_s: float, *, least: int = 0,
+    connection: Connection,
+    places: Collection[Place],
+    patience_s: float,
+    *,
+    least: int = 0,
     known: Mapping[Place, Ends] | None = None,
-) -> dict[Place, Ends]:  # fmt: skip
+) -> dict[Place, Ends]:
     """Ends of the places once all that was written when this was called can be read, and all lie at or above `least`.
 
     What a transaction wrote is hidden for a moment after its commit has returned, and for as long as another one is

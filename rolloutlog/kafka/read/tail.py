@@ -69,9 +69,13 @@ class Tail:
     """
 
     def __init__(
-        self, connection: Connection, starts: Mapping[tuple[Topic, int], int], *, fetch_bytes: int = 32 << 20,
+        self,
+        connection: Connection,
+        starts: Mapping[tuple[Topic, int], int],
+        *,
+        fetch_bytes: int = 32 << 20,
         known: Mapping[tuple[Topic, int], Ends] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._connection = connection
         self._starts = dict(starts)
         self._known = known

@@ -85,9 +85,12 @@ class Batches:
     """The open batches of one started client. `settled` is called with the answer to each."""
 
     def __init__(
-        self, producer: AIOKafkaProducer, connection: Connection, linger_ms: int,
+        self,
+        producer: AIOKafkaProducer,
+        connection: Connection,
+        linger_ms: int,
         settled: Callable[[asyncio.Future[RecordMetadata]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._producer, self._names, self._settled = producer, connection.names, settled
         self._partitions = connection.partitions
         self._linger_s = linger_ms / 1000

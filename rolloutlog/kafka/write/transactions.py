@@ -74,9 +74,13 @@ class TransactionalWriter:
     """A producer with a transactional id: `async with writer.transaction() as transaction: ...`."""
 
     def __init__(
-        self, connection: Connection, transactional_id: str, blobs: BlobStore | None = None, *,
+        self,
+        connection: Connection,
+        transactional_id: str,
+        blobs: BlobStore | None = None,
+        *,
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._connection, self._blobs = connection, blobs
         self.transactional_id = transactional_id
         self._transaction_timeout_ms = transaction_timeout_ms
