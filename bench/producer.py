@@ -31,7 +31,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
-from rolloutlog.kafka.read.reading import Tail
+from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.producers.checked_record import checked_rollout
 from rolloutlog.producers.producer import RolloutProducer

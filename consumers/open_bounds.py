@@ -14,7 +14,8 @@ from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.read.reading import ends_of, read_to_end
+from rolloutlog.kafka.read.ends import ends_of
+from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import last_trainer, read_trainer
 
 EVERY_S = 10.0

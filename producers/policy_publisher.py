@@ -21,7 +21,8 @@ from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.read.policy_log import read_policy_log
-from rolloutlog.kafka.write.writing import TransactionalWriter, now_ms
+from rolloutlog.kafka.write.transactions import TransactionalWriter
+from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.producers.open_run import OpenRun, open_run
 
 ROLE = "trainer"

@@ -27,8 +27,9 @@ from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.contract.wire.headers import HeaderError
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.loop.index_reader import read_index
+from rolloutlog.kafka.read.ends import Ends, ends
 from rolloutlog.kafka.read.policy_log import PolicyFold
-from rolloutlog.kafka.read.reading import Ends, Tail, ends
+from rolloutlog.kafka.read.tail import Tail
 
 ORDER = (
     Topic.ROLLOUT_INDEX, Topic.SEEDS, Topic.GROUP_EVENTS, Topic.DEAD_LETTERS, Topic.POLICY_VERSIONS, Topic.ROLLOUTS

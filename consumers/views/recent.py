@@ -21,7 +21,7 @@ from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.ends import Ends, Place
-from rolloutlog.kafka.read.reading import Tail
+from rolloutlog.kafka.read.tail import Tail
 
 LEFT_OUT = (Verdict.SURPLUS, Verdict.EXPIRED)
 

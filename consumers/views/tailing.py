@@ -16,7 +16,8 @@ from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import connect
-from rolloutlog.kafka.read.reading import Tail, ends
+from rolloutlog.kafka.read.ends import ends
+from rolloutlog.kafka.read.tail import Tail
 
 
 async def tail_events(

@@ -23,7 +23,7 @@ from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.read.payloads import PayloadReader
-from rolloutlog.kafka.write.writing import TransactionalWriter
+from rolloutlog.kafka.write.transactions import TransactionalWriter
 from rolloutlog.producers.importing.files.found_files import Finder, SourceFile, Sources
 from rolloutlog.producers.importing.report import ImportProgress, Report, Watch
 from rolloutlog.producers.importing.source_follower import Follower

@@ -24,7 +24,9 @@ from rolloutlog.formats.foreign.normal_line import NormalLine
 from rolloutlog.formats.foreign.recorded import TraceIdentity, trace_key
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.run_record import read_run
-from rolloutlog.kafka.write.writing import TransactionalWriter, Written, now_ms
+from rolloutlog.kafka.write.batching import Written
+from rolloutlog.kafka.write.transactions import TransactionalWriter
+from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.producers.importing.files.found_files import SourceFile
 from rolloutlog.producers.importing.files.growing_file import Chunk, Cursor, file_key, new_lines, passed_lines
 from rolloutlog.producers.importing.files.spans import FileSpan

@@ -16,7 +16,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.read.reading import Tail
+from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.producers.background import Background
 
 FETCH_BYTES = 1 << 20

@@ -10,7 +10,8 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.read.reading import partition_counts, read_to_end
+from rolloutlog.kafka.read.ends import partition_counts
+from rolloutlog.kafka.read.reading import read_to_end
 from tests.kafka.counting import EVERY
 
 

@@ -25,7 +25,8 @@ from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.kafka.client.admin import check_topics, create_topics, delete_topics, describe_topics, with_admin
 from rolloutlog.kafka.client.altering import alter_topics
 from rolloutlog.kafka.client.connection import Connection, connect
-from rolloutlog.kafka.read.reading import ends_of, partition_counts, read_one, read_to_end
+from rolloutlog.kafka.read.ends import ends_of, partition_counts
+from rolloutlog.kafka.read.reading import read_one, read_to_end
 from rolloutlog.kafka.read.tail import POLL_BYTES
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 from rolloutlog.kafka.write.writing import Writer

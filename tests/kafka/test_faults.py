@@ -19,7 +19,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.loop.takeover import committed_offsets
-from rolloutlog.kafka.read.reading import ends
+from rolloutlog.kafka.read.ends import ends
 from rolloutlog.kafka.write.writing import Writer
 from tests.kafka.counting import LoopOptions
 from tests.kafka.crew import PARTITIONS, Crew

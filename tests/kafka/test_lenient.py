@@ -18,7 +18,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
-from rolloutlog.kafka.read.reading import Tail, read_to_end
+from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.write.writing import Writer
 
 CRC_AT, CRC_FROM = 17, 21

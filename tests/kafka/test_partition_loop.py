@@ -25,7 +25,8 @@ from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.owned_partition import Phase
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
-from rolloutlog.kafka.read.reading import ends, read_to_end
+from rolloutlog.kafka.read.ends import ends
+from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 from rolloutlog.kafka.write.writing import Writer
 from tests.kafka.counting import POISON, CountingShard

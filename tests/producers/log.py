@@ -13,7 +13,8 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, SeedKind
 from rolloutlog.kafka.client.connection import connection_of
-from rolloutlog.kafka.read.reading import partition_counts, read_to_end
+from rolloutlog.kafka.read.ends import partition_counts
+from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.write.writing import Writer, now_ms
 
 

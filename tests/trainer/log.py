@@ -20,7 +20,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connection_of
-from rolloutlog.kafka.read.reading import partition_counts, read_to_end
+from rolloutlog.kafka.read.ends import partition_counts
+from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
 from tests.cases.raw import Raw

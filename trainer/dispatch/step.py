@@ -19,7 +19,8 @@ from rolloutlog.contract.events.policy_versions import PublishedPolicy, policy_p
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.write.writing import TransactionalWriter, Written
+from rolloutlog.kafka.write.batching import Written
+from rolloutlog.kafka.write.transactions import TransactionalWriter
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE, UnwrittenEvents
 

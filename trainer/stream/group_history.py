@@ -19,7 +19,9 @@ from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.read.reading import Tail, ends_at, settled
+from rolloutlog.kafka.read.ends import ends_at
+from rolloutlog.kafka.read.reading import settled
+from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
 from rolloutlog.trainer.groups.assembly import Attempts
 

@@ -27,8 +27,8 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import HIDDEN_S
 from rolloutlog.kafka.client.logged_wait import LoggedWait
-from rolloutlog.kafka.read.ends import Ends, Place
-from rolloutlog.kafka.read.reading import ends_at, settled
+from rolloutlog.kafka.read.ends import Ends, Place, ends_at
+from rolloutlog.kafka.read.reading import settled
 from rolloutlog.trainer.dispatch.batch import Batch, drawn
 from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.dispatch.step import StepReport, step_events

@@ -18,8 +18,9 @@ from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs.blob_store import store_of
 from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.ends import ends
 from rolloutlog.kafka.read.policy_log import PolicyLog
-from rolloutlog.kafka.read.reading import Tail, ends
+from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.group_row import group_row

@@ -19,7 +19,7 @@ from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.read.policy_log import PolicyLog
-from rolloutlog.kafka.read.reading import Tail
+from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, fact_of, is_rollout
 

@@ -25,7 +25,7 @@ from rolloutlog.kafka.loop.presence import Presence
 from rolloutlog.kafka.read.ends import Ends, ends
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_log import PolicyLog
-from rolloutlog.kafka.read.reading import Tail
+from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import agree, read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of

@@ -19,8 +19,9 @@ from rolloutlog.contract.vocabulary import EventType, Status
 from rolloutlog.contract.wire.headers import HeaderError, Headers
 from rolloutlog.formats.foreign.recorded import mark_of, trace_key
 from rolloutlog.kafka.client.connection import TRANSACTION_TIMEOUT_MS, Connection
+from rolloutlog.kafka.read.ends import partition_counts
 from rolloutlog.kafka.read.policy_log import PolicyLog
-from rolloutlog.kafka.read.reading import partition_counts, read_to_end
+from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.producers.importing.files.file_id import FileId, KnownFiles
 
 Wanted = Callable[[str, str, str], bool]

@@ -15,7 +15,8 @@ from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.ends import Ends, ends_at
-from rolloutlog.kafka.read.reading import Tail, open_transaction, read_to_end
+from rolloutlog.kafka.read.reading import open_transaction, read_to_end
+from rolloutlog.kafka.read.tail import Tail
 
 POLL_S = 0.05
 SHARD_STATE = EventType.SHARD_STATE.encode()

@@ -15,22 +15,8 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.read.ends import Ends, Place, ends, ends_at, ends_of, partition_counts
-from rolloutlog.kafka.read.tail import Tail, event_of
-
-__all__ = [
-    "Ends",
-    "Tail",
-    "ends",
-    "ends_at",
-    "ends_of",
-    "event_of",
-    "open_transaction",
-    "partition_counts",
-    "read_one",
-    "read_to_end",
-    "settled",
-]
+from rolloutlog.kafka.read.ends import Ends, Place, ends_at, ends_of
+from rolloutlog.kafka.read.tail import Tail
 
 SETTLE_S, SETTLE_POLL_S = 2.0, 0.05
 

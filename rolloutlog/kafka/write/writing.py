@@ -20,11 +20,8 @@ from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.connection import LINGER_MS, Connection
 from rolloutlog.kafka.client.failures import started, stop_producer, typed_error
-from rolloutlog.kafka.write.batching import Batches, Sent, Written
+from rolloutlog.kafka.write.batching import Batches, Sent
 from rolloutlog.kafka.write.fitting import ensure_fits
-from rolloutlog.kafka.write.transactions import Transaction, TransactionalWriter
-
-__all__ = ["Sent", "Transaction", "TransactionalWriter", "Writer", "Written", "ensure_fits"]
 
 FLUSH_S = 60.0
 
