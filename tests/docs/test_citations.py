@@ -36,7 +36,7 @@ TICKED = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 DRAWN = re.compile(r"\brolloutlog(?:\.[a-z_]\w*)+")
 FILES = ("env", "toml", "md", "py", "json", "jsonl", "yaml", "lock", "example")
 LAST = ROOT / "docs/design/house.md"
-"""Measured when everything else stands."""
+"""It measures the finished tree, so it is written after what cites it."""
 IN_PARENTHESES = re.compile(r"\(((?:see )?`[^()]*)\)")
 WORD = re.compile(r"`([a-z][a-z_0-9]*)`")
 
