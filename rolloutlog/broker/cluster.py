@@ -55,7 +55,7 @@ class Cluster:
         """
         self.folder.make()
         with locked(self.folder.lock):
-            state = plan.settle(self.folder, self.folder.read(), nodes, port)
+            state = plan.choose_broker(self.folder, self.folder.read(), nodes, port)
             if self._runs_in_another_name(state):
                 self._wait_ready(state)
                 return state

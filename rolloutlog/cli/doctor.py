@@ -28,7 +28,7 @@ from rolloutlog.contract.topics import Topic
 
 if TYPE_CHECKING:
     from rolloutlog.kafka.client.connection import Connection
-    from rolloutlog.kafka.client.metadata import TopicSeen
+    from rolloutlog.kafka.client.metadata import TopicMetadata
 
 GOOD, ADVICE, BAD = "good", "advice", "bad"
 EXTRAS = {
@@ -129,7 +129,7 @@ async def _run(connection: Connection, settings: Settings, checks: list[Check]) 
     checks.append(Check("run", GOOD, f"declared, with these settings ({settings.digest[:12]}){hidden}"))
 
 
-def _topics(settings: Settings, seen: Mapping[Topic, TopicSeen]) -> Check:
+def _topics(settings: Settings, seen: Mapping[Topic, TopicMetadata]) -> Check:
     there = [topic for topic, found in seen.items() if found.is_there]
     hidden = [topic for topic, found in seen.items() if found.is_hidden]
     missing = [topic for topic in seen if topic not in there and topic not in hidden]
@@ -145,7 +145,7 @@ def _topics(settings: Settings, seen: Mapping[Topic, TopicSeen]) -> Check:
     return Check("topics", GOOD, f"{len(there)} of namespace {namespace}{more}")
 
 
-def _rights(connection: Connection, seen: Mapping[Topic, TopicSeen]) -> Iterator[Check]:
+def _rights(connection: Connection, seen: Mapping[Topic, TopicMetadata]) -> Iterator[Check]:
     """For which roles this user has what it takes on topics; a cluster that refuses nothing isn't spoken of."""
     from rolloutlog.kafka.client.acls import lacking, topics_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rolloutlog.broker.process.data_folder import BrokerFolder
-from rolloutlog.broker.process.plan import settle
+from rolloutlog.broker.process.plan import choose_broker
 from rolloutlog.broker.process.ports import HOST, free_ports, is_free
 from rolloutlog.contract.errors import BrokerFailed, SettingsError
 
@@ -31,11 +31,11 @@ def test_a_port_that_somebody_listens_on_isn_t_free() -> None:
 @pytest.mark.parametrize("port", [-1, 0, 65_535, 70_000])
 def test_a_port_that_can_t_be_is_refused(port: int, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="can't be the first port"):
-        settle(BrokerFolder.of(tmp_path), None, 3, port)
+        choose_broker(BrokerFolder.of(tmp_path), None, 3, port)
 
 
 def test_three_nodes_take_three_ports_in_a_row(tmp_path: Path) -> None:
-    state = settle(BrokerFolder.of(tmp_path), None, 3, 21_000)
+    state = choose_broker(BrokerFolder.of(tmp_path), None, 3, 21_000)
     assert state.bootstrap_servers == "127.0.0.1:21000,127.0.0.1:21001,127.0.0.1:21002"
     assert len({node.controller_port for node in state.nodes}) == 3
 

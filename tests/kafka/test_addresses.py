@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rolloutlog.contract.errors import SettingsError
-from rolloutlog.kafka.client.addresses import checked
+from rolloutlog.kafka.client.addresses import checked_addresses
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from rolloutlog.kafka.client.addresses import checked
     ["kafka", "kafka:9092", "127.0.0.1:1", "a:1,b:2", "a:1, b:2", "[::1]:9092", "::1", "my-host.test:65535"],
 )
 def test_hosts_and_ports_are_addresses(servers: str) -> None:
-    assert checked(servers) == servers
+    assert checked_addresses(servers) == servers
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_hosts_and_ports_are_addresses(servers: str) -> None:
 )
 def test_what_isnt_one_is_refused_by_name(servers: str) -> None:
     with pytest.raises(SettingsError, match="isn't host:port"):
-        checked(servers)
+        checked_addresses(servers)

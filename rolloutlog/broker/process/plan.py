@@ -21,7 +21,7 @@ LAST_PORT = 65_535
 PORT_PATIENCE = 5.0
 
 
-def settle(folder: BrokerFolder, found: BrokerState | None, nodes: int | None, port: int | None) -> BrokerState:
+def choose_broker(folder: BrokerFolder, found: BrokerState | None, nodes: int | None, port: int | None) -> BrokerState:
     """The broker that is to run in `folder`: the one `found` there, else the one whose data are there, else a new one.
 
     Raises SettingsError when it has another number of nodes, BrokerFailed when some of the data aren't its own.

@@ -16,7 +16,7 @@ HIGHEST = 65535
 EXAMPLE = "such as 127.0.0.1:9092, or several with commas between"
 
 
-def checked(servers: str) -> str:
+def checked_addresses(servers: str) -> str:
     """The list as it is. Raises SettingsError."""
     for address in servers.split(","):
         found = ADDRESS.fullmatch(address.strip())

@@ -32,7 +32,7 @@ from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import startup_error, stop_client
 from rolloutlog.kafka.client.inner_parts import protocol_client_of
-from rolloutlog.kafka.client.metadata import TopicSeen, fetch_metadata
+from rolloutlog.kafka.client.metadata import TopicMetadata, fetch_metadata
 
 T = TypeVar("T")
 
@@ -185,7 +185,7 @@ async def _describe(connection: Connection, admin: AIOKafkaAdminClient, topics: 
     return [_report(topic, seen, configs) for topic, seen in there.items()]
 
 
-def _report(topic: Topic, seen: TopicSeen, configs: Mapping[str, Mapping[str, str]]) -> TopicReport:
+def _report(topic: Topic, seen: TopicMetadata, configs: Mapping[str, Mapping[str, str]]) -> TopicReport:
     leaderless = sum(1 for leader in seen.leaders.values() if leader < 0)
     return TopicReport(
         topic=topic,

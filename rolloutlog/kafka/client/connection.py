@@ -24,10 +24,10 @@ from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import MAX_MESSAGE_BYTES, RECORD_MARGIN, Names, Topic
 from rolloutlog.kafka.client.acls import Right, lacking, refused, topics_of
-from rolloutlog.kafka.client.addresses import checked
+from rolloutlog.kafka.client.addresses import checked_addresses
 from rolloutlog.kafka.client.handshake import diagnose
 from rolloutlog.kafka.client.inner_parts import addresses_of, close_at_once
-from rolloutlog.kafka.client.metadata import TopicSeen, fetch_metadata
+from rolloutlog.kafka.client.metadata import TopicMetadata, fetch_metadata
 from rolloutlog.kafka.client.properties import Security, read_properties, security_of
 from rolloutlog.kafka.client.quiet import quiet_clients, silenced
 
@@ -168,7 +168,7 @@ def connection_of(settings: Settings) -> Connection:
     if not servers:
         raise BrokerUnreachable("no bootstrap servers are set")
     names, limit = Names(settings.namespace), settings.topics.max_message_bytes
-    return Connection(checked(servers), names, security_of(properties), limit)
+    return Connection(checked_addresses(servers), names, security_of(properties), limit)
 
 
 async def connect(settings: Settings, role: Role | None = None, topics: Sequence[Topic] | None = None) -> Connection:
@@ -183,6 +183,6 @@ async def connect(settings: Settings, role: Role | None = None, topics: Sequence
     return connection
 
 
-def _hidden(seen: Iterable[TopicSeen]) -> str:
+def _hidden(seen: Iterable[TopicMetadata]) -> str:
     """What Kafka can't tell: to who may not see a topic it is as if there were none."""
     return "of topics that one may not see, Kafka doesn't say whether they are there" * any(t.is_hidden for t in seen)

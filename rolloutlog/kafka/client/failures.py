@@ -73,7 +73,7 @@ def typed_error(error: BaseException, connection: Connection, transactional_id: 
 
 
 def _forbidden(error: BaseException, connection: Connection, resource: str) -> NotAllowed:
-    """The client doesn't say which right, so those are named that our role has on what it speaks of."""
+    """The client doesn't name the right, so those are named that our role has on the resource that it names."""
     rights = rights_of(connection.names, connection.role) if connection.role else []
     held = [right for right in rights if right.resource == resource]
     named = [right for right in held if right.name in repr(error)]

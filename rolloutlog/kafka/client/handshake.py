@@ -1,4 +1,4 @@
-"""Why a broker doesn't take us: the cause in words, where the client says only that it couldn't bootstrap.
+"""Why a broker doesn't accept us: the cause in words, where the client reports only that it couldn't bootstrap.
 
 Guarantees: asked after a failure, it tries each address once more by hand and tells what stood in the way; a cause that
 trying again doesn't cure is SecurityMismatch, any other one BrokerUnreachable. Leaves out: what the client logs.

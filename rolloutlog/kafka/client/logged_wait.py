@@ -1,4 +1,4 @@
-"""A wait that is told: a line when it begins, one a minute, and one when it is over (design/exactly-once#waiting).
+"""A wait that is logged: a line when it begins, one a minute, and one when it is over (design/exactly-once#waiting).
 
 Guarantees: a short wait, below `after_s`, says nothing. Leaves out: waiting, and for how long.
 """
@@ -14,13 +14,13 @@ EVERY_S = 60.0
 
 @dataclass(slots=True)
 class LoggedWait:
-    """Call `goes_on` again and again while it lasts; `say` takes the lines."""
+    """Call `goes_on` again and again while it lasts; `log` takes the lines."""
 
-    say: Callable[[str], None]
+    log: Callable[[str], None]
     after_s: float = 0.0
     every_s: float = EVERY_S
     _since: float | None = None
-    _said: float | None = None
+    _logged: float | None = None
 
     def goes_on(self, why: str) -> None:
         """It begins, or lasts."""
@@ -28,17 +28,17 @@ class LoggedWait:
         if self._since is None:
             self._since = now
         lasted = now - self._since
-        if self._said is None and lasted >= self.after_s:
-            self._tell(f"waiting: {why}", now)
-        elif self._said is not None and now - self._said >= self.every_s:
-            self._tell(f"still waiting after {lasted:.0f} s: {why}", now)
+        if self._logged is None and lasted >= self.after_s:
+            self._log_at(f"waiting: {why}", now)
+        elif self._logged is not None and now - self._logged >= self.every_s:
+            self._log_at(f"still waiting after {lasted:.0f} s: {why}", now)
 
     def over(self, how: str) -> None:
-        """What was waited for is there; said only where the wait was."""
-        if self._since is not None and self._said is not None:
-            self.say(f"{how} after {time.monotonic() - self._since:.0f} s")
-        self._since = self._said = None
+        """What was waited for is there; logged only where the wait was."""
+        if self._since is not None and self._logged is not None:
+            self.log(f"{how} after {time.monotonic() - self._since:.0f} s")
+        self._since = self._logged = None
 
-    def _tell(self, line: str, now: float) -> None:
-        self._said = now
-        self.say(line)
+    def _log_at(self, line: str, now: float) -> None:
+        self._logged = now
+        self.log(line)

@@ -1,4 +1,4 @@
-"""What the cluster says of given topics to this user: whether they are there, who leads, and what is allowed.
+"""Metadata of given topics as this user may see them: whether they are there, who leads, and what is allowed.
 
 Guarantees: topics are asked for by name, so a topic that isn't there and one that this user may not see are two
 answers, and nothing is created by asking. Leaves out: what a role needs (`acls`).
@@ -44,7 +44,7 @@ TEXT = String("utf-8")
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSeen:
+class TopicMetadata:
     """One topic. `leaders` by partition, -1 where nobody leads; `allowed` is None where the broker doesn't say."""
 
     name: str
@@ -62,8 +62,8 @@ class TopicSeen:
         return leader
 
 
-async def fetch_metadata(client: AIOKafkaClient, names: Iterable[str]) -> dict[str, TopicSeen]:
-    """What any node of a bootstrapped client says of these topics. Raises KafkaError."""
+async def fetch_metadata(client: AIOKafkaClient, names: Iterable[str]) -> dict[str, TopicMetadata]:
+    """The metadata of these topics, from any node of a bootstrapped client. Raises KafkaError."""
     nodes = [broker.nodeId for broker in client.cluster.brokers()]
     random.shuffle(nodes)
     failure: KafkaError = NodeNotReadyError("no node is known")
@@ -77,7 +77,7 @@ async def fetch_metadata(client: AIOKafkaClient, names: Iterable[str]) -> dict[s
     raise failure
 
 
-def _seen(row: tuple[Any, ...]) -> TopicSeen:
+def _seen(row: tuple[Any, ...]) -> TopicMetadata:
     code, name, _, partitions, bits = row
     error = for_code(code)
     is_hidden, is_missing = error is TopicAuthorizationFailedError, error is UnknownTopicOrPartitionError
@@ -88,7 +88,7 @@ def _seen(row: tuple[Any, ...]) -> TopicSeen:
     allowed = frozenset(operation for bit, operation in OPERATIONS.items() if bits >> bit & 1)
     if bits == NOT_SAID:
         allowed = frozenset[str]() if is_hidden else None
-    return TopicSeen(name, error is NoError, is_hidden, leaders, replicas, allowed)
+    return TopicMetadata(name, error is NoError, is_hidden, leaders, replicas, allowed)
 
 
 class _Answer(Response):

@@ -19,24 +19,24 @@ NORMAL = (REBALANCING,)
 
 
 class Repeats(logging.Filter):
-    """Lets a message pass when it wasn't said lately; its arguments don't make it another one."""
+    """Lets a message pass when it wasn't logged lately; other arguments don't make it another one."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True to log it."""
         text, now = str(record.msg), time.monotonic()
-        if text in NORMAL or now - self._said.get(text, -REPEAT_S) < REPEAT_S:
+        if text in NORMAL or now - self._logged.get(text, -REPEAT_S) < REPEAT_S:
             return False
-        self._said[text] = now
+        self._logged[text] = now
         return True
 
 
 @contextmanager
 def silenced() -> Generator[None]:
-    """Let the client log nothing for a while: who asks tells what came of it."""
+    """Let the client log nothing for a while, in which the caller reports what came of it himself."""
     logger = logging.getLogger(PREFIX)
     before = logger.disabled
     logger.disabled = True

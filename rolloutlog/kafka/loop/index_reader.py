@@ -64,7 +64,7 @@ async def read_index(connection: Connection, ends: Mapping[int, Ends]) -> dict[i
 
 
 async def backlogs(connection: Connection, partitions: Iterable[int]) -> dict[int, Backlog]:
-    """What the shards say of the seeds that nobody has taken; partitions of which none says so are left out.
+    """The seeds that nobody has taken, as the shards wrote them down; partitions of which none did are left out.
 
     An index that can't be read says nothing: its shards' owner tells.
     """

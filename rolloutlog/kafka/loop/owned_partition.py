@@ -170,7 +170,7 @@ class OwnedPartition:
             return run.held
 
     async def _is_drained(self, run: ShardRun) -> bool:
-        """True where the inputs are read to the log's end and the shard has nothing more to say."""
+        """True where the inputs are read to the log's end and the shard has nothing more to write."""
         if await run.at_end() and not await run.flush():
             return True
         await self._rest(END_POLL_S)

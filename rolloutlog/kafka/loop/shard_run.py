@@ -64,24 +64,24 @@ class ShardRun:
         return self._unflushed > 0
 
     async def turn(self) -> bool:
-        """Wait a moment for events, fold them, flush when it is due. False where nothing came and nothing was said."""
+        """Wait a moment for events, fold them, flush when due. False where nothing came and nothing was written."""
         events = await self._tail.poll(self._wait_ms(), self._context.options.batch_events)
         if events:
             await self.held.shard.fold(events, await self._moment())
             self._unflushed += len(events)
             self.folded += len(events)
-        said = self._is_due() and await self.flush()
-        return bool(events) or said or self.is_dirty
+        wrote = self._is_due() and await self.flush()
+        return bool(events) or wrote or self.is_dirty
 
     async def flush(self) -> bool:
-        """Commit what the shard has to say, with the offsets that it has read; False where it has nothing to say."""
+        """Commit what the shard has to write, with the offsets that it has read; False where that is nothing."""
         inputs = await self._positions()
         records = await self.held.shard.flush(inputs, await self._moment())
         self._asked_at = self._clock()
         if records:
             await self._commit(inputs, records)
         elif self.is_dirty:
-            raise RuntimeError(f"the shard of partition {self._partition} folded events and said nothing of them")
+            raise RuntimeError(f"the shard of partition {self._partition} folded events and wrote nothing of them")
         return bool(records)
 
     async def at_end(self) -> bool:

@@ -23,7 +23,7 @@ from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import startup_error, typed_error
 from rolloutlog.kafka.client.inner_parts import list_offsets
-from rolloutlog.kafka.client.metadata import TopicSeen, fetch_metadata
+from rolloutlog.kafka.client.metadata import TopicMetadata, fetch_metadata
 
 PATIENCE_S = 30.0
 RETRY_S = 0.1
@@ -50,7 +50,7 @@ class Ends(NamedTuple):
 async def partition_counts(connection: Connection, topics: Iterable[Topic]) -> dict[Topic, int]:
     """How many partitions each topic has. Raises TopicMissing for one that isn't there, NotAllowed."""
     async with protocol_client(connection) as client:
-        found = await topics_seen(connection, client, topics)
+        found = await topics_metadata(connection, client, topics)
     return {topic: len(seen.leaders) for topic, seen in found.items()}
 
 
@@ -78,7 +78,7 @@ async def _asked(connection: Connection, topics: list[Topic], places: list[Place
     async with protocol_client(connection) as client:
 
         async def ask() -> dict[Place, Ends]:
-            seen = await topics_seen(connection, client, topics)
+            seen = await topics_metadata(connection, client, topics)
             every = [(topic, number) for topic in topics for number in sorted(seen[topic].leaders)]
             return await _ends_at(client, seen, every if places is None else places)
 
@@ -94,14 +94,16 @@ async def first_since(connection: Connection, places: Iterable[Place], timestamp
     found: dict[Place, int] = {}
     async with protocol_client(connection) as client:
         wanted = list(places)
-        topics = await topics_seen(connection, client, dict.fromkeys(topic for topic, _ in wanted))
+        topics = await topics_metadata(connection, client, dict.fromkeys(topic for topic, _ in wanted))
         for topic, group in groupby(wanted, key=lambda place: place[0]):
             offsets = await _offsets(client, topics[topic], [number for _, number in group], timestamp, STABLE)
             found |= {(topic, number): offset for number, offset in offsets.items() if offset >= 0}
     return found
 
 
-async def _ends_at(client: AIOKafkaClient, topics: dict[Topic, TopicSeen], places: list[Place]) -> dict[Place, Ends]:
+async def _ends_at(
+    client: AIOKafkaClient, topics: dict[Topic, TopicMetadata], places: list[Place]
+) -> dict[Place, Ends]:
     found: dict[Place, Ends] = {}
     for topic, group in groupby(places, key=lambda place: place[0]):
         seen, numbers = topics[topic], [number for _, number in group]
@@ -117,7 +119,7 @@ async def _ends_at(client: AIOKafkaClient, topics: dict[Topic, TopicSeen], place
 
 
 async def _offsets(
-    client: AIOKafkaClient, seen: TopicSeen, numbers: list[int], what: int, isolation: int
+    client: AIOKafkaClient, seen: TopicMetadata, numbers: list[int], what: int, isolation: int
 ) -> dict[int, int]:
     by_leader: dict[int, list[tuple[int, int]]] = {}
     for number in numbers:
@@ -128,9 +130,9 @@ async def _offsets(
     return found
 
 
-async def topics_seen(
+async def topics_metadata(
     connection: Connection, client: AIOKafkaClient, topics: Iterable[Topic]
-) -> dict[Topic, TopicSeen]:
+) -> dict[Topic, TopicMetadata]:
     """These topics, all there. Raises TopicMissing, NotAllowed where this user may not see one, KafkaError."""
     names = {topic: connection.names.topic(topic) for topic in topics}
     found = await fetch_metadata(client, names.values())
@@ -143,7 +145,7 @@ async def topics_seen(
     return {topic: found[name] for topic, name in names.items()}
 
 
-async def every_topic(connection: Connection) -> dict[Topic, TopicSeen]:
+async def every_topic(connection: Connection) -> dict[Topic, TopicMetadata]:
     """The run's topics as this user sees them, whether they are there or not."""
     async with protocol_client(connection) as client:
         found = await fetch_metadata(client, map(connection.names.topic, Topic))

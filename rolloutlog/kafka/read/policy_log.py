@@ -2,8 +2,8 @@
 
 Guarantees: everybody folds the topic in the same way, in order; a record that can't be read is passed over with a
 warning, so that nothing foreign on the topic stops a service. `catch_up` reads to the topic's present end, what is
-committed and not yet visible included, so that only after it a policy may be called unknown. Memory: what was said of
-the newest policies, `KEPT` of them, is kept; for older ones the log is read again. Leaves out: what a history means
+committed and not yet visible included, so that only after it a policy may be called unknown. Memory: the newest
+publications are kept, `KEPT` of them; for older ones the log is read again. Leaves out: what a history means
 (`rolloutlog.contract.policies`), and the weights.
 """
 
@@ -36,10 +36,10 @@ KEPT = 1024
 
 @dataclass(slots=True)
 class PolicyFold:
-    """The fold of `policy-versions`: the history, and what was `said` of the newest policies when they came."""
+    """The fold of `policy-versions`: the history, and the newest publications, which say where weights lie."""
 
     history: History = field(default_factory=History)
-    said: FIFOCache[Policy, PublishedPolicy] = field(default_factory=lambda: FIFOCache(KEPT))
+    publications: FIFOCache[Policy, PublishedPolicy] = field(default_factory=lambda: FIFOCache(KEPT))
 
     def learn(self, event: Event) -> PublishedPolicy | None:
         """Fold one event, or log that it can't be read; what it publishes, if it does."""
@@ -49,7 +49,7 @@ class PolicyFold:
             log.warning("policy-versions/%d/%d can't be read: %s", event.partition, event.offset, error)
             return None
         if published is not None:
-            self.said[published.policy] = published
+            self.publications[published.policy] = published
         return published
 
     def learn_all(self, events: Iterable[Event]) -> None:
@@ -59,9 +59,9 @@ class PolicyFold:
 
     @property
     def current(self) -> PublishedPolicy | None:
-        """What was said of the current policy; None where there is none, or so many came after it on other timelines
+        """The publication of the current policy; None where there is none, or so many came after it on other timelines
         that it is forgotten."""
-        return None if self.history.current is None else self.said.get(self.history.current)
+        return None if self.history.current is None else self.publications.get(self.history.current)
 
 
 async def read_policy_log(connection: Connection, *, allow_open: bool = False) -> PolicyFold:
@@ -73,12 +73,12 @@ async def read_policy_log(connection: Connection, *, allow_open: bool = False) -
 
 
 async def find_published(connection: Connection, policy: Policy) -> PublishedPolicy:
-    """What was said of a policy when it was published, however long ago. Raises UnknownPolicy."""
+    """The publication of a policy, however long ago. Raises UnknownPolicy."""
     policies, found = PolicyFold(), None
     async for events in read_to_end(connection, *PLACE, allow_open=True):
         for event in events:
-            said = policies.learn(event)
-            found = said if said is not None and said.policy == policy else found
+            published = policies.learn(event)
+            found = published if published is not None and published.policy == policy else found
     if found is None:
         raise UnknownPolicy(
             f"policy {policy} was never published in {connection.names.namespace}",
@@ -88,7 +88,7 @@ async def find_published(connection: Connection, policy: Policy) -> PublishedPol
 
 
 class PolicyLog:
-    """`async with PolicyLog(connection) as policies`: its `history` is what the topic said when it was last read."""
+    """`async with PolicyLog(connection) as policies`: its `history` is the topic's as it was last read."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -139,8 +139,8 @@ class PolicyLog:
         await self._read_to(found[PLACE].stable)
 
     async def find(self, policy: Policy) -> PublishedPolicy:
-        """What was said of a policy when it was published, however long ago. Raises UnknownPolicy."""
-        return self._policies.said.get(policy) or await find_published(self._connection, policy)
+        """The publication of a policy, however long ago. Raises UnknownPolicy."""
+        return self._policies.publications.get(policy) or await find_published(self._connection, policy)
 
     async def unknown(self, trajectory: Trajectory) -> Policy | None:
         """A policy that the trajectory claims and that was never published or imported; None if there is none."""
