@@ -1,4 +1,4 @@
-"""What a failure of the client means, and ending a client that startup_error.
+"""What a failure of the client means, and ending a client that failed.
 
 Guarantees: every error of aiokafka becomes one of ours that says what to do; a producer is stopped in bounded time, and
 the futures that it leaves are looked at, so that asyncio prints no "never retrieved" (design/exactly-once#stopping).
