@@ -6,6 +6,7 @@ that were trained, as a service does at its start. Leaves out: the broker.
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -48,14 +49,25 @@ def rows_of_a_run() -> list[Row]:
     return found
 
 
-def restore(values: Sequence[bytes]) -> Fold:
+def restore(values: Sequence[bytes], settings: BufferSettings | None = None) -> Fold:
     """The fold of those rows, from their bytes."""
-    fold = Fold.empty(0, BufferSettings())
+    fold = Fold.empty(0, settings or BufferSettings())
     for offset, value in enumerate(values):
         read = decode(value)
         fold.apply(read)
         fold.placed(read, offset)
     return fold
+
+
+def _bytes_kept() -> float:
+    """Memory of groups that ended, a record of theirs; their sources were evicted."""
+    values = [encode(each) for each in rows_of_a_run()]
+    tracemalloc.start()
+    fold = restore(values, BufferSettings(capacity=1))
+    fold.groups.settle()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return kept / (SIZE * GROUPS)
 
 
 def measure() -> Iterable[Figure]:
@@ -79,6 +91,7 @@ def measure() -> Iterable[Figure]:
         )
     whole = microseconds({"restore": lambda: restore(run)}, rounds=30)["restore"]
     yield Figure(bench=NAME, name="restore", value=1e6 * len(run) / whole, unit="rows/s")
+    yield Figure(bench=NAME, name="an ended group", value=_bytes_kept(), unit="bytes a record")
     yield Figure(
         bench=NAME, name="a row", value=len(value), unit="bytes", ratio=len(plain) / len(value), against="JSON"
     )

@@ -29,9 +29,13 @@ OnStart = Callable[[PartitionLoop], None]
 
 
 async def run_buffer(
-    settings: Settings, *, drain: bool = False, options: LoopOptions | None = None, on_start: OnStart | None = None,
+    settings: Settings,
+    *,
+    drain: bool = False,
+    options: LoopOptions | None = None,
+    on_start: OnStart | None = None,
     stop: asyncio.Event | None = None,
-) -> PartitionLoop:  # fmt: skip
+) -> PartitionLoop:
     """Work until `stop` is set (without one: until SIGTERM), or with `drain` until all owned partitions are read to the
     log's end.
 

@@ -40,9 +40,13 @@ class BufferShard:
     of their own settings."""
 
     def __init__(
-        self, partition: int, settings: Settings, payloads: PayloadReader, blobs: BlobStore | None,
+        self,
+        partition: int,
+        settings: Settings,
+        payloads: PayloadReader,
+        blobs: BlobStore | None,
         bounds: OpenBounds | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.shard = Shard.empty(partition, settings)
         self._bounds = bounds
         self._settings, self._payloads, self._blobs = settings, payloads, blobs
@@ -72,8 +76,12 @@ class BufferShard:
         if gone:
             log.warning(
                 "rollouts/%d begins at %d: records of %d open group(s) were deleted, which are trained no more: %s%s",
-                self.shard.fold.partition, first, len(gone), ", ".join(gone[:NAMED]), " ..." if gone[NAMED:] else "",
-            )  # fmt: skip
+                self.shard.fold.partition,
+                first,
+                len(gone),
+                ", ".join(gone[:NAMED]),
+                " ..." if gone[NAMED:] else "",
+            )
 
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:
         """Fold events of the inputs."""

@@ -50,9 +50,14 @@ class ReindexShard(BufferShard):
     to `done` once all of it is folded and committed."""
 
     def __init__(
-        self, partition: int, settings: Settings, payloads: PayloadReader, blobs: BlobStore | None,
-        dead_letters: frozenset[bytes], done: set[int],
-    ) -> None:  # fmt: skip
+        self,
+        partition: int,
+        settings: Settings,
+        payloads: PayloadReader,
+        blobs: BlobStore | None,
+        dead_letters: frozenset[bytes],
+        done: set[int],
+    ) -> None:
         super().__init__(partition, settings, payloads, blobs)
         self._dead_letters, self._done = dead_letters, done
         self.shard.fold.whole = False
@@ -79,9 +84,12 @@ class ReindexShard(BufferShard):
 
 
 async def reindex(
-    settings: Settings, *, options: LoopOptions | None = None, on_start: Callable[[PartitionLoop], None] | None = None,
+    settings: Settings,
+    *,
+    options: LoopOptions | None = None,
+    on_start: Callable[[PartitionLoop], None] | None = None,
     stop: asyncio.Event | None = None,
-) -> Reindexed:  # fmt: skip
+) -> Reindexed:
     """Fold the inputs of every partition anew, to their present ends; `stop`, or SIGTERM without one, ends it before.
 
     Raises what a run refuses at its start, Fenced where a buffer service runs or comes in between, BrokerUnreachable.

@@ -1,8 +1,8 @@
-"""What is kept of a group that ended: enough to know a repeated record, in some 50 bytes a record
-(design/buffer#ended).
+"""What is kept of a group that ended: enough to know a repeated record (design/buffer#ended).
 
-Guarantees: a record that comes after the end is judged exactly as it would have been before, so a duplicate stays one
-and a conflict stays one. Leaves out: everything that an ended group no longer needs.
+Guarantees: below 200 bytes a record, in groups of eight; a record that comes after the
+end is judged exactly as it would have been before, so a duplicate stays one and a conflict stays one. Leaves out:
+everything that an ended group no longer needs.
 """
 
 from __future__ import annotations

@@ -82,6 +82,13 @@ def row_event(row: Row, *, partition: int, source: str, now: int) -> Outgoing:
     """A row as an event of `rollout-index`, on the partition of what it describes."""
     own = row.key if len(row.key) <= MAX_TEXT else id_of("row", row.key)
     return outgoing(
-        row.TYPE, Topic.ROLLOUT_INDEX, key=row.key, event_id=own, source=source, value=encode(row), now=now,
-        content_type=CONTENT_TYPE, partition=partition,
-    )  # fmt: skip
+        row.TYPE,
+        Topic.ROLLOUT_INDEX,
+        key=row.key,
+        event_id=own,
+        source=source,
+        value=encode(row),
+        now=now,
+        content_type=CONTENT_TYPE,
+        partition=partition,
+    )

@@ -75,7 +75,7 @@ class CandidateSampler:
 
     def _next(
         self, fold: Fold, live: list[tuple[SourceRecord, Candidate]], in_flight: Mapping[CandidateKey, int]
-    ) -> CandidateDraw | None:  # fmt: skip
+    ) -> CandidateDraw | None:
         """The next draw that isn't void from the start; None where all that could be drawn is discarded."""
         if all(candidate.discarded for _, candidate in live):
             return None
@@ -88,9 +88,12 @@ class CandidateSampler:
             return None
         at = fold.next_offsets
         draw = Draw(
-            number=number, rollouts=at[Topic.ROLLOUTS], seeds=at[Topic.SEEDS], group_events=at[Topic.GROUP_EVENTS],
+            number=number,
+            rollouts=at[Topic.ROLLOUTS],
+            seeds=at[Topic.SEEDS],
+            group_events=at[Topic.GROUP_EVENTS],
             settings=self.digest,
-        )  # fmt: skip
+        )
         self.next_number = number + 1
         return CandidateDraw(draw, source, candidate, candidate.draws + in_flight.get(key_of(source, candidate), 0))
 

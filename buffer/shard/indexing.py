@@ -82,11 +82,22 @@ def rejected_row(event: Event, rejected: Rejected) -> RolloutRow | None:
         return None
     slot = Slot.of(event.headers)
     return RolloutRow(
-        offset=event.offset, size=event.handle.size, timestamp=event.timestamp, group=slot.group,
-        group_size=slot.group_size, needed=slot.needed, member=slot.member, attempt=slot.attempt, status=Status.FAILED,
-        rejected=True, kind=slot.kind, origin=slot.origin_seed, origin_offset=slot.origin_offset, env=slot.env,
+        offset=event.offset,
+        size=event.handle.size,
+        timestamp=event.timestamp,
+        group=slot.group,
+        group_size=slot.group_size,
+        needed=slot.needed,
+        member=slot.member,
+        attempt=slot.attempt,
+        status=Status.FAILED,
+        rejected=True,
+        kind=slot.kind,
+        origin=slot.origin_seed,
+        origin_offset=slot.origin_offset,
+        env=slot.env,
         derivation=slot.derivation,
-    )  # fmt: skip
+    )
 
 
 def _rollout(event: Event, body: Resolved | None) -> Found:
@@ -96,15 +107,34 @@ def _rollout(event: Event, body: Resolved | None) -> Found:
     fit = eligibility_of(rollout)
     oldest, newest = trajectory.policy_span or (None, None)
     row = RolloutRow(
-        offset=event.offset, size=event.handle.size, timestamp=event.timestamp, group=slot.group,
-        group_size=slot.group_size, needed=slot.needed, member=slot.member, attempt=slot.attempt, status=rollout.status,
-        kind=slot.kind, sha256=bytes.fromhex(event.headers.digest or digest_of(body.value)), reward=trajectory.reward,
-        tokens=len(trajectory.token_ids), sampled=trajectory.response_tokens, turns=sum(trajectory.sampled_nodes),
-        oldest=oldest, newest=newest, origin=slot.origin_seed, origin_offset=slot.origin_offset, source=slot.trace,
-        env=slot.env, derivation=slot.derivation, depth=slot.depth or 0,
-        stop=_short(trajectory.record.get("stop_condition")), container=fit.container, unfit=fit.unfit or "",
+        offset=event.offset,
+        size=event.handle.size,
+        timestamp=event.timestamp,
+        group=slot.group,
+        group_size=slot.group_size,
+        needed=slot.needed,
+        member=slot.member,
+        attempt=slot.attempt,
+        status=rollout.status,
+        kind=slot.kind,
+        sha256=bytes.fromhex(event.headers.digest or digest_of(body.value)),
+        reward=trajectory.reward,
+        tokens=len(trajectory.token_ids),
+        sampled=trajectory.response_tokens,
+        turns=sum(trajectory.sampled_nodes),
+        oldest=oldest,
+        newest=newest,
+        origin=slot.origin_seed,
+        origin_offset=slot.origin_offset,
+        source=slot.trace,
+        env=slot.env,
+        derivation=slot.derivation,
+        depth=slot.depth or 0,
+        stop=_short(trajectory.record.get("stop_condition")),
+        container=fit.container,
+        unfit=fit.unfit or "",
         packed=fit.packed,
-    )  # fmt: skip
+    )
     return Found(row, fit.fault)
 
 

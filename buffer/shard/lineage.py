@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import orjson
 
+from rolloutlog.buffer.derivations.catalogue import derivation_of
 from rolloutlog.buffer.derivations.conversation import main_agent, main_root
-from rolloutlog.buffer.derivations.protocol import Derivation
 from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.shard.re_emission import MemberRetry
 from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
@@ -24,22 +24,37 @@ from rolloutlog.contract.settings import DerivationSettings
 
 
 def derived_seed(
-    source: SourceRecord, candidate: Candidate, derivation: Derivation, settings: DerivationSettings,
+    source: SourceRecord,
+    candidate: Candidate,
     trajectory: Trajectory,
-    draw: Draw, partition: int, partitions: int,
-) -> Seed:  # fmt: skip
+    draw: Draw,
+    settings: DerivationSettings,
+    *,
+    partition: int,
+    partitions: int,
+) -> Seed:
     """A seed for one new group on the source's partition; `candidate.draws` counts the draws before this one."""
-    row, point = source.row, candidate.point
+    row, point, derivation = source.row, candidate.point, derivation_of(settings.derive)
     rollout = rollout_id(row.group, row.member)
     made = derived_seed_id(derivation.kind, rollout, row.attempt, point.node, settings_id(settings), candidate.draws)
     needed = row.needed if settings.group_size is None and row.needed != row.group_size else None
     return Seed(
-        id=made, kind=derivation.kind, group=derived_group_id(made, partition, partitions),
-        group_size=settings.group_size or row.group_size, group_train=needed, env=row.env or "",
-        derivation=settings.name, task=_task(trajectory), messages=derivation.prompt(trajectory, point),
-        source=source_of(source, partition, trajectory), anchor=Anchor(kind=point.kind, node=point.node),
-        depth=row.depth + 1, tokens=point.tokens, budget=settings.budget, draw=draw,
-    )  # fmt: skip
+        id=made,
+        kind=derivation.kind,
+        group=derived_group_id(made, partition, partitions),
+        group_size=settings.group_size or row.group_size,
+        group_train=needed,
+        env=row.env or "",
+        derivation=settings.name,
+        task=_task(trajectory),
+        messages=derivation.prompt(trajectory, point),
+        source=source_of(source, partition, trajectory),
+        anchor=Anchor(kind=point.kind, node=point.node),
+        depth=row.depth + 1,
+        tokens=point.tokens,
+        budget=settings.budget,
+        draw=draw,
+    )
 
 
 def source_of(source: SourceRecord, partition: int, trajectory: Trajectory) -> seeds.Source:
@@ -49,10 +64,15 @@ def source_of(source: SourceRecord, partition: int, trajectory: Trajectory) -> s
     if isinstance(own := main_agent(trajectory).get("trace"), str):
         trace, base = own, main_root(trajectory)
     return seeds.Source(
-        rollout=rollout_id(row.group, row.member), attempt=row.attempt, handle=str(row.handle(partition)),
-        digest=row.digest, reward=source.reward, trace=trace, base=base,
+        rollout=rollout_id(row.group, row.member),
+        attempt=row.attempt,
+        handle=str(row.handle(partition)),
+        digest=row.digest,
+        reward=source.reward,
+        trace=trace,
+        base=base,
         oldest_policy=None if row.oldest is None else str(row.oldest),
-    )  # fmt: skip
+    )
 
 
 def _task(trajectory: Trajectory) -> dict[str, Any] | None:
@@ -71,14 +91,25 @@ def member_seed(opened: OpenGroup, origin: Seed, retry: MemberRetry) -> Seed:
     """A seed that asks for one member of an open group: what the origin asked, at a higher attempt."""
     prefix = retry.prefix
     return Seed(
-        id=member_seed_id(origin.group, retry.member, retry.attempt), kind=retry.kind, group=origin.group,
-        group_size=origin.group_size, group_train=origin.group_train, run_kind=origin.run_kind, env=origin.env,
-        derivation=origin.derivation, source=origin.source, anchor=origin.anchor, depth=origin.depth,
+        id=member_seed_id(origin.group, retry.member, retry.attempt),
+        kind=retry.kind,
+        group=origin.group,
+        group_size=origin.group_size,
+        group_train=origin.group_train,
+        run_kind=origin.run_kind,
+        env=origin.env,
+        derivation=origin.derivation,
+        source=origin.source,
+        anchor=origin.anchor,
+        depth=origin.depth,
         budget=_budget(origin, 0 if prefix is None else prefix.sampled),
         asks=[Ask(member=retry.member, attempt=retry.attempt)],
-        prefix=None if prefix is None else str(prefix.handle), prefix_digest=None if prefix is None else prefix.digest,
-        origin_seed=origin.id, origin_offset=opened.seed_offset, dispatch_step=origin.dispatch_step,
-    )  # fmt: skip
+        prefix=None if prefix is None else str(prefix.handle),
+        prefix_digest=None if prefix is None else prefix.digest,
+        origin_seed=origin.id,
+        origin_offset=opened.seed_offset,
+        dispatch_step=origin.dispatch_step,
+    )
 
 
 def _budget(origin: Seed, sampled: int) -> int | None:

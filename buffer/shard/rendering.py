@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rolloutlog.buffer.derivations.catalogue import derivation_of
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.lineage import derived_seed
 from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
@@ -37,7 +36,7 @@ def rendered(
     own = next(each for each in settings.buffer.derivations if each.name == candidate.derivation)
     try:
         seed = derived_seed(
-            source, candidate, derivation_of(own.derive), own, trajectory, draw, partition, settings.topics.partitions
+            source, candidate, trajectory, draw, own, partition=partition, partitions=settings.topics.partitions
         )
         check_seed(seed)
     except HOSTILE as error:

@@ -85,9 +85,13 @@ class Shard:
         """A shard before its first row."""
         digest = settings.digest
         return cls(
-            settings, Fold.empty(partition, settings.buffer), CandidateSampler(settings, digest, settings.trainer),
-            PayloadCache(settings.buffer.cache_bytes), f"/buffer/{partition}", digest,
-        )  # fmt: skip
+            settings=settings,
+            fold=Fold.empty(partition, settings.buffer),
+            sampler=CandidateSampler(settings, digest, settings.trainer),
+            cache=PayloadCache(settings.buffer.cache_bytes),
+            source=f"/buffer/{partition}",
+            digest=digest,
+        )
 
     # reading
 
@@ -144,9 +148,15 @@ class Shard:
     def _reject_derivation(self, row: RolloutRow, detail: str, derivation: str | None, now: int) -> None:
         """Nothing is derived from that sound record, and why."""
         letter = derivation_rejected_event(
-            row.handle(self.fold.partition), detail, group=row.group, rollout=rollout_id(row.group, row.member),
-            digest=row.digest, derivation=derivation, source=self.source, now=now,
-        )  # fmt: skip
+            row.handle(self.fold.partition),
+            detail,
+            group=row.group,
+            rollout=rollout_id(row.group, row.member),
+            digest=row.digest,
+            derivation=derivation,
+            source=self.source,
+            now=now,
+        )
         self.dead_letters.append(letter)
 
     def _acknowledge(self, row: Row) -> None:

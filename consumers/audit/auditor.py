@@ -7,7 +7,6 @@ true. Partitions are read one by one. Leaves out: the rules (`ledger`), and seal
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -15,26 +14,25 @@ from typing import Any
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.consumers.audit.counts import Counts
 from rolloutlog.consumers.audit.ledger import PartitionLedger
+from rolloutlog.consumers.audit.small_topics import Place, SmallTopics
 from rolloutlog.consumers.audit.violations import Violation, repeated_seeds
-from rolloutlog.contract.events.dead_letters import rejected_place
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, read_group_event
-from rolloutlog.contract.events.validation import read_headers
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.contract.wire.headers import HeaderError
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.loop.index_reader import read_index
 from rolloutlog.kafka.read.ends import Ends, ends
-from rolloutlog.kafka.read.policy_log import PolicyFold
 from rolloutlog.kafka.read.tail import Tail
 
 ORDER = (
-    Topic.ROLLOUT_INDEX, Topic.SEEDS, Topic.GROUP_EVENTS, Topic.DEAD_LETTERS, Topic.POLICY_VERSIONS, Topic.ROLLOUTS
-)  # fmt: skip
-Place = tuple[Topic, int]
+    Topic.ROLLOUT_INDEX,
+    Topic.SEEDS,
+    Topic.GROUP_EVENTS,
+    Topic.DEAD_LETTERS,
+    Topic.POLICY_VERSIONS,
+    Topic.ROLLOUTS,
+)
 OnProgress = Callable[[int, int], None]
 """Called with partitions read and their number."""
 
@@ -64,48 +62,36 @@ class Audit:
         }
 
 
-@dataclass(slots=True)
-class _Said:
-    """What the small topics say, by partition of `rollouts`."""
-
-    partitions: int
-    policies: PolicyFold = field(default_factory=PolicyFold)
-    rejected: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
-    finals: dict[int, list[GroupFinal]] = field(default_factory=dict[int, list[GroupFinal]])
-    expired: dict[int, list[MemberExpired]] = field(default_factory=dict[int, list[MemberExpired]])
-    seeds: list[tuple[str, str, int, int]] = field(default_factory=list[tuple[str, str, int, int]])
-
-
 async def audit(settings: Settings, on_progress: OnProgress = lambda done, of: None) -> Audit:
     """Read the topics and count. Raises BrokerUnreachable, NotFound (no topics)."""
     connection = await connect(settings, Role.AUDIT)
     known = await ends(connection, ORDER)
     found = Audit(open_transactions=[f"{t}/{p}" for (t, p), end in known.items() if end.is_open])
-    said = await _small_topics(connection, known)
+    small = await _small_topics(connection, known)
     partitions = sorted(partition for topic, partition in known if topic is Topic.ROLLOUTS)
     for done, partition in enumerate(partitions):
         on_progress(done, len(partitions))
-        counts, violations = (await _ledger(connection, known, said, partition)).result()
+        counts, violations = (await _ledger(connection, known, small, partition)).result()
         found.counts.add(counts)
         found.violations += violations
     on_progress(len(partitions), len(partitions))
     found.violations += repeated_seeds(
         (seed, group, partition, offset)
-        for seed, group, partition, offset in said.seeds
-        if offset not in said.rejected[Topic.SEEDS, partition]
+        for seed, group, partition, offset in small.seeds
+        if offset not in small.rejected[Topic.SEEDS, partition]
     )
     return found
 
 
-async def _small_topics(connection: Connection, known: Mapping[Place, Ends]) -> _Said:
-    said = _Said(sum(topic is Topic.ROLLOUTS for topic, _ in known))
+async def _small_topics(connection: Connection, known: Mapping[Place, Ends]) -> SmallTopics:
+    small = SmallTopics(sum(topic is Topic.ROLLOUTS for topic, _ in known))
     places = {place: end for place, end in known.items() if place[0] in (ORDER[1:5])}
     # the history says which finals are live, so it comes first
     for event in await _events(connection, {p: e for p, e in places.items() if p[0] is Topic.POLICY_VERSIONS}):
-        said.policies.learn(event)
+        small.policies.learn(event)
     for event in await _events(connection, {p: e for p, e in places.items() if p[0] is not Topic.POLICY_VERSIONS}):
-        _fold(said, event)
-    return said
+        small.fold(event)
+    return small
 
 
 async def _events(connection: Connection, places: Mapping[Place, Ends]) -> list[Event]:
@@ -116,37 +102,24 @@ async def _events(connection: Connection, places: Mapping[Place, Ends]) -> list[
         return [event async for batch in tail.until(stops) for event in batch]
 
 
-def _fold(said: _Said, event: Event) -> None:
-    try:
-        if event.topic is Topic.SEEDS:
-            if event.headers.type == EventType.SEED_EMITTED and event.headers.id is not None:
-                said.seeds.append((event.headers.id, event.headers.group or "", event.partition, event.offset))
-        elif event.topic is Topic.DEAD_LETTERS:
-            topic, handle = rejected_place(event) or (None, None)
-            if topic is not None and handle is not None:
-                said.rejected[topic, handle.partition].add(handle.offset)
-        else:
-            read_headers(event, said.partitions)
-            made = read_group_event(event)
-            if isinstance(made, MemberExpired):  # never void (design/trainer#expired)
-                said.expired.setdefault(event.partition, []).append(made)
-            elif said.policies.history.is_live(made.timeline, made.step):
-                said.finals.setdefault(event.partition, []).append(made)
-    except (HeaderError, ValueError):
-        # a bad event on another topic says nothing of a rollout; the shard makes a dead letter of it
-        return
-
-
-async def _ledger(connection: Connection, known: Mapping[Place, Ends], said: _Said, partition: int) -> PartitionLedger:
+async def _ledger(
+    connection: Connection, known: Mapping[Place, Ends], small: SmallTopics, partition: int
+) -> PartitionLedger:
     index = (await read_index(connection, {partition: known[Topic.ROLLOUT_INDEX, partition]}))[partition]
     indexed = {row.offset async for rows in index.rows() for _, row in rows if isinstance(row, RolloutRow)}
     folded = None if index.state is None else index.state.rollouts
     oldest = min(indexed, default=folded or 0) if index.is_cut else 0
     end = known[Topic.ROLLOUTS, partition]
     ledger = PartitionLedger(
-        partition, end.first, frozenset(said.rejected[Topic.ROLLOUTS, partition]), said.finals.get(partition, []),
-        said.expired.get(partition, []), frozenset(indexed), folded, oldest,
-    )  # fmt: skip
+        partition=partition,
+        first=end.first,
+        rejected=frozenset(small.rejected[Topic.ROLLOUTS, partition]),
+        finals=small.finals.get(partition, []),
+        expired=small.expired.get(partition, []),
+        indexed=frozenset(indexed),
+        folded=folded,
+        indexed_from=oldest,
+    )
     if end.stable > end.first:
         async with Tail(connection, {(Topic.ROLLOUTS, partition): end.first}, known=known) as tail:
             async for batch in tail.until({(Topic.ROLLOUTS, partition): end.stable}):

@@ -27,9 +27,14 @@ def seed_id(name: str) -> str:
 def slot(name: str, member: int = 0, attempt: int = 1, **facts: Any) -> Slot:
     """A slot of a group that a fresh seed asked for; `origin_seed=None` for an imported one."""
     known: dict[str, Any] = {
-        "group": group_id(name), "group_size": SIZE, "member": member, "attempt": attempt, "env": "sums",
-        "origin_seed": seed_id(name), "origin_offset": 0,
-    }  # fmt: skip
+        "group": group_id(name),
+        "group_size": SIZE,
+        "member": member,
+        "attempt": attempt,
+        "env": "sums",
+        "origin_seed": seed_id(name),
+        "origin_offset": 0,
+    }
     return Slot(**{**known, **facts})
 
 
@@ -43,9 +48,17 @@ def tool_turns(count: int, text: str = "") -> list[Node]:
 
 
 def rollout(
-    name: str, member: int = 0, attempt: int = 1, *, reward: float | None = 1.0, status: Status = Status.COMPLETED,
-    turns: int = 2, nodes: list[Node] | None = None, record: dict[str, Any] | None = None, **facts: Any,
-) -> Outgoing:  # fmt: skip
+    name: str,
+    member: int = 0,
+    attempt: int = 1,
+    *,
+    reward: float | None = 1.0,
+    status: Status = Status.COMPLETED,
+    turns: int = 2,
+    nodes: list[Node] | None = None,
+    record: dict[str, Any] | None = None,
+    **facts: Any,
+) -> Outgoing:
     """A record of an attempt."""
     known = {"reward": reward, "task": {"prompt": "task"}, **(record or {})}
     trajectory = Trajectory.build(tool_turns(turns) if nodes is None else nodes, known)
@@ -65,18 +78,29 @@ def annotated(name: str, member: int = 0, attempt: int = 1, **facts: Any) -> Out
 def fresh(name: str, **facts: Any) -> Outgoing:
     """A fresh seed for a group."""
     known: dict[str, Any] = {
-        "id": seed_id(name), "kind": SeedKind.FRESH, "group": group_id(name), "group_size": SIZE, "env": "sums",
-        "budget": 100, "task": {"prompt": "task"},
-    }  # fmt: skip
+        "id": seed_id(name),
+        "kind": SeedKind.FRESH,
+        "group": group_id(name),
+        "group_size": SIZE,
+        "env": "sums",
+        "budget": 100,
+        "task": {"prompt": "task"},
+    }
     return seed_event(Seed(**{**known, **facts}), source="/tests", now=NOW)
 
 
 def taken(name: str, worker: str = "w1", renewal: int = 0, seed: str | None = None) -> Outgoing:
     """A worker takes the origin seed of a group, or another seed of it."""
     return taken_event(
-        group=group_id(name), group_size=SIZE, seed=seed or seed_id(name), worker=worker, renewal=renewal,
-        lease_ms=LEASE_MS, source="/tests", now=NOW,
-    )  # fmt: skip
+        group=group_id(name),
+        group_size=SIZE,
+        seed=seed or seed_id(name),
+        worker=worker,
+        renewal=renewal,
+        lease_ms=LEASE_MS,
+        source="/tests",
+        now=NOW,
+    )
 
 
 def cancelled(name: str, members: list[int], reason: str = "given up") -> Outgoing:
@@ -95,7 +119,12 @@ def final(name: str, as_of: int = 1000, reason: DropReason | None = None) -> Out
 def expired(name: str, member: int = 0, attempt: int = 1) -> Outgoing:
     """A member is too old to train."""
     said = MemberExpired(
-        group=group_id(name), group_size=SIZE, member=member, attempt=attempt, timeline=0, step=1,
+        group=group_id(name),
+        group_size=SIZE,
+        member=member,
+        attempt=attempt,
+        timeline=0,
+        step=1,
         verdict=Verdict.EXPIRED,
-    )  # fmt: skip
+    )
     return expired_event(said, source="/tests", now=NOW)

@@ -91,9 +91,15 @@ class TestCompaction:
     def test_another_agents_root_is_none(self) -> None:
         """Neither its launch nor its own restart is the task's (decisions/replay#57 and #63)."""
         told = graph(
-            self.SYSTEM, self.TASK, self.WORK, say("system", "sub"), say("user", "do", 3), say("assistant", "", 4),
-            say("user", "summary", 3), say("assistant", "", 6),
-        )  # fmt: skip
+            self.SYSTEM,
+            self.TASK,
+            self.WORK,
+            say("system", "sub"),
+            say("user", "do", 3),
+            say("assistant", "", 4),
+            say("user", "summary", 3),
+            say("assistant", "", 6),
+        )
         assert anchors(COMPACTION, told) == []
 
     def test_a_sampled_branch_point_and_a_branch_that_sampled_nothing_are_none(self) -> None:
@@ -105,9 +111,14 @@ class TestCompaction:
         restart = say("user", "summary", 0)
         restart.facts = {"semantic_parents": [{"node": 2, "type": "compaction"}]}
         told = graph(
-            self.SYSTEM, self.TASK, self.WORK, say("user", "aside", 0), say("assistant", "", 3), restart,
+            self.SYSTEM,
+            self.TASK,
+            self.WORK,
+            say("user", "aside", 0),
+            say("assistant", "", 3),
+            restart,
             say("assistant", "", 5),
-        )  # fmt: skip
+        )
         assert anchors(COMPACTION, told) == [5]
 
     def test_other_declared_edges_leave_it_to_the_structure(self) -> None:
@@ -131,31 +142,43 @@ class TestToolCall:
     def test_nothing_after_an_unanswered_call_is_one(self) -> None:
         """No anchor stands after an earlier dangling run (decisions/replay#63 and #65)."""
         told = graph(
-            self.TASK, say("assistant", "", 0, calls="a"), say("user", "?", 1), say("assistant", "", 2, calls="b"),
+            self.TASK,
+            say("assistant", "", 0, calls="a"),
+            say("user", "?", 1),
+            say("assistant", "", 2, calls="b"),
             say("tool", "", 3, answers="b"),
-        )  # fmt: skip
+        )
         assert anchors(TOOL_CALL, told) == []
 
     def test_a_trailing_call_without_a_result_leaves_the_earlier_ones(self) -> None:
         told = graph(
-            self.TASK, say("assistant", "", 0, calls="a"), say("tool", "", 1, answers="a"),
+            self.TASK,
+            say("assistant", "", 0, calls="a"),
+            say("tool", "", 1, answers="a"),
             say("assistant", "", 2, calls="b"),
-        )  # fmt: skip
+        )
         assert anchors(TOOL_CALL, told) == [2]
 
     def test_an_answer_that_nobody_asked_for_spoils_its_run_only(self) -> None:
         told = graph(
-            self.TASK, say("assistant", "", 0, calls="a"), say("tool", "", 1, answers="a"),
-            say("tool", "", 2, answers="z"), say("assistant", "", 3, calls="a"), say("tool", "", 4, answers="a"),
-        )  # fmt: skip
+            self.TASK,
+            say("assistant", "", 0, calls="a"),
+            say("tool", "", 1, answers="a"),
+            say("tool", "", 2, answers="z"),
+            say("assistant", "", 3, calls="a"),
+            say("tool", "", 4, answers="a"),
+        )
         assert anchors(TOOL_CALL, told) == [5]
 
     def test_two_branches_share_an_anchor_once(self) -> None:
         """Each node once (decisions/replay#65)."""
         told = graph(
-            self.TASK, say("assistant", "", 0, calls="a"), say("tool", "", 1, answers="a"), say("assistant", "", 2),
+            self.TASK,
+            say("assistant", "", 0, calls="a"),
+            say("tool", "", 1, answers="a"),
             say("assistant", "", 2),
-        )  # fmt: skip
+            say("assistant", "", 2),
+        )
         assert anchors(TOOL_CALL, told) == [2]
 
     def test_results_in_the_launch_context_are_none(self) -> None:

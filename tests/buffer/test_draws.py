@@ -21,13 +21,16 @@ def test_a_number_is_dealt_to_shards_by_largest_remainder(total: int, shards: in
 @pytest.mark.parametrize(
     ("ratio", "resolved", "drawn", "most_open", "open_now", "count"),
     [
-        (1.0, 3, 0, 9, 0, 3), (0.5, 3, 0, 9, 0, 1), (0.5, 3, 1, 9, 0, 0), (1.0, 9, 0, 2, 1, 1), (0.0, 9, 0, 9, 0, 0),
-        (1.0, 1, 5, 9, 0, 0), (2.5, 3, 0, 99, 0, 7),
+        (1.0, 3, 0, 9, 0, 3),
+        (0.5, 3, 0, 9, 0, 1),
+        (0.5, 3, 1, 9, 0, 0),
+        (1.0, 9, 0, 2, 1, 1),
+        (0.0, 9, 0, 9, 0, 0),
+        (1.0, 1, 5, 9, 0, 0),
+        (2.5, 3, 0, 99, 0, 7),
     ],
-)  # fmt: skip
-def test_both_bounds_hold(
-    ratio: float, resolved: int, drawn: int, most_open: int, open_now: int, count: int
-) -> None:  # fmt: skip
+)
+def test_both_bounds_hold(ratio: float, resolved: int, drawn: int, most_open: int, open_now: int, count: int) -> None:
     """At most floor(ratio x resolved underived groups) are drawn at all, and so many may be open."""
     said = allowed(ratio=ratio, resolved=resolved, drawn=drawn, most_open=most_open, open_now=open_now)
     assert said == count

@@ -41,9 +41,14 @@ def derived(name: str, offset: int, node: int) -> Outgoing:
     source = Source(rollout="r", attempt=1, handle=f"0/{offset}/1")
     draw = Draw(number=offset + node, rollouts=1, seeds=1, group_events=1, settings="s")
     return fresh(
-        name, id=id_of("derived", name, offset, node), kind=SeedKind.CONTINUE, derivation="continue", source=source,
-        anchor=Anchor(kind=AnchorKind.TOOL_CALL, node=node), draw=draw,
-    )  # fmt: skip
+        name,
+        id=id_of("derived", name, offset, node),
+        kind=SeedKind.CONTINUE,
+        derivation="continue",
+        source=source,
+        anchor=Anchor(kind=AnchorKind.TOOL_CALL, node=node),
+        draw=draw,
+    )
 
 
 def again(name: str, member: int, attempt: int) -> Outgoing:
@@ -62,9 +67,13 @@ def dropped(name: str) -> Outgoing:
 SLOTS = list(product(NAMES, MEMBERS, ATTEMPTS))
 GOOD = [rollout(*slot, turns=turns) for slot in SLOTS for turns in (1, 2)]
 ODDITIES: list[dict[str, Any]] = [
-    {"status": Status.ABORTED}, {"status": Status.FAILED}, {"reward": None}, {"origin_seed": "another"},
-    {"kind": "eval"}, {"derivation": "continue"},
-]  # fmt: skip
+    {"status": Status.ABORTED},
+    {"status": Status.FAILED},
+    {"reward": None},
+    {"origin_seed": "another"},
+    {"kind": "eval"},
+    {"derivation": "continue"},
+]
 ODD = [rollout(*slot, **facts) for slot in SLOTS for facts in ODDITIES]
 BAD = [forged(rollout(*slot)) for slot in SLOTS]
 NOTES = [annotated(*slot, reward=reward) for slot in SLOTS for reward in (None, 0.5)]

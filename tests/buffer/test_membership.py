@@ -226,12 +226,16 @@ def steps_on_rollouts() -> st.SearchStrategy[list[Step]]:
     """Facts in the order of `rollouts`; sizes, origins and digests may clash."""
     members, attempts = st.integers(0, SIZE - 1), st.integers(1, 3)
     good = st.builds(
-        lambda m, a, status, digest, origin, reward: lambda g: admit(g,
-            slot(m, a, origin_seed=origin), record(a, status, 10 * a + m, reward, digest)
+        lambda m, a, status, digest, origin, reward: (
+            lambda g: admit(g, slot(m, a, origin_seed=origin), record(a, status, 10 * a + m, reward, digest))
         ),
-        members, attempts, st.sampled_from(Status), st.sampled_from("de"), st.sampled_from(["s", "s", "s", "t"]),
+        members,
+        attempts,
+        st.sampled_from(Status),
+        st.sampled_from("de"),
+        st.sampled_from(["s", "s", "s", "t"]),
         st.sampled_from([None, 1.0]),
-    )  # fmt: skip
+    )
     bad = st.builds(lambda m, a: lambda g: reject(g, slot(m, a)), members, attempts)
     note = st.builds(
         lambda m, a, r: lambda g: annotate(g, slot(m, a), str(r), {"reward": r}), members, attempts, st.floats(0, 1)
@@ -243,8 +247,9 @@ def steps_on_rollouts() -> st.SearchStrategy[list[Step]]:
 def steps_on_seeds() -> st.SearchStrategy[list[Step]]:
     ask = st.builds(
         lambda m, a: lambda g: g.ask(seed(asks=[Ask(member=m, attempt=a)], origin_seed="s")),
-        st.integers(0, SIZE - 1), st.integers(2, 4),
-    )  # fmt: skip
+        st.integers(0, SIZE - 1),
+        st.integers(2, 4),
+    )
     origin: Step = lambda g: g.ask(seed())  # noqa: E731
     return st.lists(st.one_of(ask, st.just(origin)), max_size=5)
 

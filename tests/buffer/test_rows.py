@@ -40,25 +40,66 @@ DIGESTS = st.binary(min_size=32, max_size=32)
 
 ROLLOUT_ROWS: Any = st.builds(
     RolloutRow,
-    offset=BIG, size=COUNTS, timestamp=BIG, group=TEXTS, group_size=st.integers(20, 4096), needed=st.integers(1, 20),
-    member=st.integers(0, 19), attempt=st.integers(1, 2**62),
-    status=st.sampled_from(Status), rejected=st.just(False), kind=st.sampled_from(RunKind), sha256=DIGESTS,
-    reward=st.none() | st.floats(allow_nan=False), tokens=COUNTS, sampled=COUNTS, turns=COUNTS,
-    oldest=st.none() | POLICIES, newest=st.none() | POLICIES, origin=st.none() | TEXTS, origin_offset=st.none() | BIG,
-    source=st.none() | TEXTS, env=st.none() | TEXTS, derivation=st.none() | TEXTS, depth=BIG, stop=st.none() | TEXTS,
-    container=st.booleans(), late=st.booleans(), unfit=st.sampled_from(["", "errored"]), packed=ANCHORS.map(pack),
-)  # fmt: skip
+    offset=BIG,
+    size=COUNTS,
+    timestamp=BIG,
+    group=TEXTS,
+    group_size=st.integers(20, 4096),
+    needed=st.integers(1, 20),
+    member=st.integers(0, 19),
+    attempt=st.integers(1, 2**62),
+    status=st.sampled_from(Status),
+    rejected=st.just(False),
+    kind=st.sampled_from(RunKind),
+    sha256=DIGESTS,
+    reward=st.none() | st.floats(allow_nan=False),
+    tokens=COUNTS,
+    sampled=COUNTS,
+    turns=COUNTS,
+    oldest=st.none() | POLICIES,
+    newest=st.none() | POLICIES,
+    origin=st.none() | TEXTS,
+    origin_offset=st.none() | BIG,
+    source=st.none() | TEXTS,
+    env=st.none() | TEXTS,
+    derivation=st.none() | TEXTS,
+    depth=BIG,
+    stop=st.none() | TEXTS,
+    container=st.booleans(),
+    late=st.booleans(),
+    unfit=st.sampled_from(["", "errored"]),
+    packed=ANCHORS.map(pack),
+)
 
 
 SEED = Seed(id="s", kind=SeedKind.FRESH, group="g", group_size=2, env="sums")
 ROW = RolloutRow(
-    offset=0, size=0, timestamp=0, group="g", group_size=1, needed=1, member=0, attempt=1, status=Status.COMPLETED,
+    offset=0,
+    size=0,
+    timestamp=0,
+    group="g",
+    group_size=1,
+    needed=1,
+    member=0,
+    attempt=1,
+    status=Status.COMPLETED,
     sha256=bytes(32),
-)  # fmt: skip
+)
 STATE = StateRow(
-    rollouts=1, seeds=2, group_events=3, settings="d", needed=4, sources_from=5, resolved=6, drawn=7, next_draw=8,
-    census={"open": 9}, begins=10, whole=True, wanted=None,
-)  # fmt: skip
+    rollouts=1,
+    seeds=2,
+    group_events=3,
+    settings="d",
+    needed=4,
+    sources_from=5,
+    resolved=6,
+    drawn=7,
+    next_draw=8,
+    census={"open": 9},
+    begins=10,
+    whole=True,
+    wanted=None,
+)
 OTHERS = [
     AnnotationRow(1, "k", "g", 3, 0, 1, True, 0.5),
     TakeRow(1, "k", "g", "s", "w", 60),
@@ -125,11 +166,28 @@ def test_a_row_of_another_version_is_named_not_guessed(value: bytes) -> None:
 def test_a_row_is_small() -> None:
     """About 200 bytes a rollout on the log (design/exactly-once#index)."""
     row = RolloutRow(
-        offset=1_000_000, size=17_000, timestamp=1_790_000_000_000, group="g" * 32, group_size=8, needed=8, member=3,
-        attempt=1, status=Status.COMPLETED, sha256=bytes(32), reward=0.5, tokens=1_520, sampled=1_300, turns=4,
-        oldest=Policy(0, 41), newest=Policy(0, 42), origin="s" * 32, origin_offset=1_000_000, env="arith", stop="stop",
+        offset=1_000_000,
+        size=17_000,
+        timestamp=1_790_000_000_000,
+        group="g" * 32,
+        group_size=8,
+        needed=8,
+        member=3,
+        attempt=1,
+        status=Status.COMPLETED,
+        sha256=bytes(32),
+        reward=0.5,
+        tokens=1_520,
+        sampled=1_300,
+        turns=4,
+        oldest=Policy(0, 41),
+        newest=Policy(0, 42),
+        origin="s" * 32,
+        origin_offset=1_000_000,
+        env="arith",
+        stop="stop",
         packed=pack([AnchorPoint(AnchorKind.TOOL_CALL, 3, 500)]),
-    )  # fmt: skip
+    )
     assert len(encode(row)) < 220
 
 

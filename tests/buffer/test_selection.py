@@ -105,10 +105,15 @@ def test_each_derivation_sees_its_own_kind_of_anchor() -> None:
 @pytest.mark.parametrize(
     ("reward", "low", "high", "fits"),
     [
-        (0.5, None, None, True), (None, None, None, True), (0.5, 0.5, 0.5, True), (0.4, 0.5, None, False),
-        (0.6, None, 0.5, False), (None, 0.0, None, False), (None, None, 1.0, False),
+        (0.5, None, None, True),
+        (None, None, None, True),
+        (0.5, 0.5, 0.5, True),
+        (0.4, 0.5, None, False),
+        (0.6, None, 0.5, False),
+        (None, 0.0, None, False),
+        (None, None, 1.0, False),
     ],
-)  # fmt: skip
+)
 def test_the_reward_band_is_inclusive_and_a_pending_reward_is_in_none(
     reward: float | None, low: float | None, high: float | None, fits: bool
 ) -> None:

@@ -390,9 +390,17 @@ class TestRowsAndRestore:
         Owner(log).settle()
         kinds = [str(event.headers.type) for event in log.topics[Topic.ROLLOUT_INDEX]]
         assert sorted(kind for kind in kinds if kind.endswith(".indexed")) == sorted(
-            ["seed.indexed", "take.indexed", "rollout.indexed", "rollout.indexed", "annotation.indexed",
-             "expiry.indexed", "final.indexed", *["seed.indexed"] * (len(log.seeds) - 1)]
-        )  # fmt: skip
+            [
+                "seed.indexed",
+                "take.indexed",
+                "rollout.indexed",
+                "rollout.indexed",
+                "annotation.indexed",
+                "expiry.indexed",
+                "final.indexed",
+                *["seed.indexed"] * (len(log.seeds) - 1),
+            ]
+        )
         assert kinds[-1] == "shard.state"
 
     def test_duplicates_have_no_row_and_bad_records_a_dead_letter(self) -> None:

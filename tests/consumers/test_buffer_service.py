@@ -160,9 +160,12 @@ async def write_raw(connection: Connection, raws: Iterable[Raw], partitions: int
     try:
         for raw in raws:
             await producer.send_and_wait(
-                connection.names.topic(raw.topic), value=raw.value, key=raw.key, headers=list(raw.headers),
+                connection.names.topic(raw.topic),
+                value=raw.value,
+                key=raw.key,
+                headers=list(raw.headers),
                 partition=raw.partition(partitions),
-            )  # fmt: skip
+            )
     finally:
         await producer.stop()
 
@@ -170,9 +173,10 @@ async def write_raw(connection: Connection, raws: Iterable[Raw], partitions: int
 def test_a_source_past_retention_is_passed_over_at_once(settings: Settings) -> None:
     """Each draw of one voided the queue and paused for a lease, for ever."""
     derive = {
-        "name": "continue", "derive": {"type": "continue", "anchor": "tool-call"},
+        "name": "continue",
+        "derive": {"type": "continue", "anchor": "tool-call"},
         "select": {"source_envs": ["sums", "sums/x"]},
-    }  # fmt: skip
+    }
     changes = {"topics": {"partitions": 1}, "buffer": {"ratio": 9.0, "derivations": [derive]}}
     one = Settings.model_validate(settings.model_dump() | changes)
     old = [record for name in "ab" for record in (rollout(name, 0, derivation="x"), final(name))]

@@ -30,9 +30,16 @@ buffer = {ratio = 9}
 trainer = {batch_groups = 1, max_open = 64, overcommit = true}
 """
 LOOKS = (
-    ("status",), ("audit",), ("candidates",), ("seeds", "list"), ("groups",), ("dead-letters", "list"),
-    ("tail", "rollouts"), ("tail", "seeds"), ("show", "rollouts/0/8"),
-)  # fmt: skip
+    ("status",),
+    ("audit",),
+    ("candidates",),
+    ("seeds", "list"),
+    ("groups",),
+    ("dead-letters", "list"),
+    ("tail", "rollouts"),
+    ("tail", "seeds"),
+    ("show", "rollouts/0/8"),
+)
 LAYOUTS = ("jsonl", "records", "parquet")
 
 
@@ -56,21 +63,25 @@ SAID: dict[str, list[Outgoing]] = {
         rollout("depth", status=Status.ABORTED),
     ],
     "draw 2^64-1": [
-        altered(fresh("draw", budget=77), b'"budget":77', b'"draw":{"number":18446744073709551615,"rollouts":0,'
-                b'"seeds":0,"group_events":0,"settings":""}'),
+        altered(
+            fresh("draw", budget=77),
+            b'"budget":77',
+            b'"draw":{"number":18446744073709551615,"rollouts":0,"seeds":0,"group_events":0,"settings":""}',
+        ),
     ],
     "an id whose .cancelled is too long": [
         altered(fresh("long", id="SHORT"), b'"SHORT"', f'"{LONG}"'.encode()),
         *(rollout("long", 0, attempt, status=Status.ABORTED, origin_seed=LONG) for attempt in (1, 2, 3)),
     ],
     "an empty environment": [
-        altered(fresh("empty"), b'"env":"sums"', b'"env":""', "ce_env"), rollout("empty", status=Status.ABORTED),
+        altered(fresh("empty"), b'"env":"sums"', b'"env":""', "ce_env"),
+        rollout("empty", status=Status.ABORTED),
     ],
     "an empty derivation": [
         altered(fresh("empty2", derivation="zz"), b'"zz"', b'""', "ce_derivation"),
         rollout("empty2", status=Status.ABORTED),
     ],
-}  # fmt: skip
+}
 """By what is wrong with them: seeds and records of them that once ended the service or a view, each at every start."""
 
 

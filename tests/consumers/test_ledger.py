@@ -22,16 +22,28 @@ def record(
     member: int = 0, attempt: int = 1, status: Status = Status.COMPLETED, group: str = "g", **slot: object
 ) -> Outgoing:
     made = Rollout.flat(
-        prompt_ids=[1], response_ids=[2, member], logprobs=[-0.1, -0.2], versions=0, reward=1.0,
-        group=group, member=member, group_size=4, attempt=attempt, slot=slot,
-    )  # fmt: skip
+        prompt_ids=[1],
+        response_ids=[2, member],
+        logprobs=[-0.1, -0.2],
+        versions=0,
+        reward=1.0,
+        group=group,
+        member=member,
+        group_size=4,
+        attempt=attempt,
+        slot=slot,
+    )
     return rollout_event(replace(made, status=status), source="/test", now=0)
 
 
 def ledger(
-    *records: Outgoing, finals: list[GroupFinal] | None = None, expired: list[MemberExpired] | None = None,
-    rejected: set[int] | None = None, indexed: set[int] | None = None, folded: int | None = None,
-) -> PartitionLedger:  # fmt: skip
+    *records: Outgoing,
+    finals: list[GroupFinal] | None = None,
+    expired: list[MemberExpired] | None = None,
+    rejected: set[int] | None = None,
+    indexed: set[int] | None = None,
+    folded: int | None = None,
+) -> PartitionLedger:
     made = PartitionLedger(
         0, 0, frozenset(rejected or ()), finals or [], expired or [], frozenset(indexed or ()), folded
     )
@@ -42,9 +54,13 @@ def ledger(
 
 
 def final(
-    *members: tuple[int, int], as_of: int = 99, reason: DropReason | None = None, group: str = "g",
-    pass_number: int = 1, verdict: Verdict = Verdict.FRESH,
-) -> GroupFinal:  # fmt: skip
+    *members: tuple[int, int],
+    as_of: int = 99,
+    reason: DropReason | None = None,
+    group: str = "g",
+    pass_number: int = 1,
+    verdict: Verdict = Verdict.FRESH,
+) -> GroupFinal:
     """A final event naming `(member, offset)` pairs."""
     outcomes = [
         MemberOutcome(member=m, attempt=1, status="completed", handle=f"0/{offset}/9", verdict=verdict)

@@ -42,11 +42,16 @@ def log(kafka_broker: EmbeddedKafka) -> Log:
 def said(group: str, reason: DropReason | None = None, timeline: int = 0) -> Outgoing:
     members = [
         MemberOutcome(
-            member=member, attempt=1, status="completed", handle=f"0/{member}/9", verdict=verdict, trainable_tokens=5,
+            member=member,
+            attempt=1,
+            status="completed",
+            handle=f"0/{member}/9",
+            verdict=verdict,
+            trainable_tokens=5,
             reward=reward,
         )
         for member, verdict, reward in ((0, Verdict.FRESH, 1.0), (1, Verdict.PARTLY, 0.0), (2, Verdict.SURPLUS, 9.0))
-    ]  # fmt: skip
+    ]
     final = GroupFinal(group=group, group_size=3, timeline=timeline, step=4, as_of=9, reason=reason, members=members)
     return final_event(final, source="/test", now=now())
 
@@ -64,8 +69,12 @@ def test_what_the_trainer_said_lately_is_told_with_the_policy_and_its_age(log: L
     found = asyncio.run(body())
     assert (found["policy"], found["policy_age_s"] < 60) == ([0, 3], True)
     assert {name: found["recent"][name] for name in ("trained", "trainable_tokens", "reward", "step", "steps")} == {
-        "trained": 2, "trainable_tokens": 20, "reward": 0.5, "step": 4, "steps": 1,
-    }  # fmt: skip
+        "trained": 2,
+        "trainable_tokens": 20,
+        "reward": 0.5,
+        "step": 4,
+        "steps": 1,
+    }
     assert (found["recent"]["dropped"], found["recent"]["expired"]) == ({"zero-variance": 1}, {"expired": 1})
     assert found["groups"] is None, "no shard has counted yet"
     assert found["rates"]["group-events"] >= 5
