@@ -30,7 +30,7 @@ from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 from rolloutlog.kafka.read.reading import read_to_end
 from tests.buffer.events_by_hand import annotated, expired, final, fresh, rollout, taken
 from tests.buffer.partition_log import group_id
-from tests.consumers.account import check, dead_letters
+from tests.consumers.account import check, dead_letters, read_account
 from tests.consumers.test_buffer_service import OPTIONS, drain, groups, made, write
 
 pytestmark = pytest.mark.broker
@@ -216,5 +216,34 @@ def test_an_index_cut_above_what_is_needed_is_refused_and_folded_anew(settings: 
         await reindex(settings, options=OPTIONS)
         assert await folds(connection, settings) == before
         await drain(settings)
+
+    asyncio.run(body())
+
+
+def test_an_index_may_begin_at_the_first_row_that_is_still_needed(settings: Settings) -> None:
+    """Which the shard row says: below it lie rows of groups that ended and of which nothing can be drawn."""
+    one = Settings.model_validate(settings.model_dump() | {"topics": {"partitions": 1}})
+
+    async def delete_rows_below(connection: Connection, offset: int) -> None:
+        place = TopicPartition(connection.names.topic(Topic.ROLLOUT_INDEX), 0)
+        gone = {place: RecordsToDelete(before_offset=offset)}
+        await with_admin(connection, lambda admin: admin.delete_records(gone))
+
+    async def body() -> None:
+        connection = await made(one)
+        await write(connection, [rollout("ended", member, turns=0) for member in range(2)] + [final("ended")])
+        await drain(one)
+        await write(connection, [rollout("open", turns=0)])
+        await drain(one)
+        (account,) = await read_account(connection, one)
+        needed = [row.needed for row in account.rows if isinstance(row, StateRow)][-1]
+        assert needed > 0
+        await delete_rows_below(connection, needed)
+        await drain(one)
+        (shard,) = [shard async for shard in shard_views(connection, one)]
+        assert list(shard.fold.groups.opened) == [group_id("open")]
+        await delete_rows_below(connection, needed + 1)
+        with pytest.raises(IndexMismatch, match=f"still need its rows from {needed} on"):
+            await drain(one)
 
     asyncio.run(body())
