@@ -1,4 +1,4 @@
-"""A rollout's row: its handle, its slot, and the facts by which it may be selected, in about 250 bytes.
+"""A rollout's row: its handle, its slot, and the facts by which it may be selected, in some 220 bytes.
 
 Guarantees: nothing in it depends on settings. Leaves out: the rows of other events (`rows`).
 """

@@ -1,6 +1,6 @@
 """What must never be on the log, and where it is.
 
-Guarantees: pure; each thing is told once. Leaves out: what is merely counted (`ledger`).
+Guarantees: pure. Leaves out: what is merely counted (`ledger`).
 """
 
 from __future__ import annotations
