@@ -21,46 +21,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec.structs import replace
 
 from rolloutlog.buffer.group.membership import Disposition
-from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import CancelRow, Row, SeedRow, StateRow, TakeRow, WantedRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, written
-from rolloutlog.buffer.shard.leases import Leases
-from rolloutlog.buffer.shard.lineage import member_seed
+from rolloutlog.buffer.shard.member_emitter import MemberEmitter
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
-from rolloutlog.buffer.shard.re_emission import due_retries, members_lost_with
 from rolloutlog.buffer.shard.rendering import Void, emitted, rendered
 from rolloutlog.buffer.shard.wanted import Wanted
 from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.dead_letters import derivation_rejected_event, rejected_event
-from rolloutlog.contract.events.event import Event, Outgoing, cancelled_event
-from rolloutlog.contract.events.seeds import Seed, seed_cancelled_event, seed_event
+from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.wire.rejection import HOSTILE, Rejected
-
-OUT_OF_ATTEMPTS = "attempts"
-UNWRITABLE = "unwritable"
-"""Why members are given up: tried too often, or the seed that would ask for them can't be written."""
-Attempt = tuple[str, int, int]
-"""Group, member, attempt."""
+from rolloutlog.contract.wire.rejection import Rejected
 
 
 @dataclass(slots=True)
 class Shard:
-    """One partition. `re_emitted`, `cancelling` and `sampler` are what was emitted and hasn't come back."""
+    """One partition. `sampler` and `members` hold what was emitted and hasn't come back."""
 
     settings: Settings
     fold: Fold
@@ -68,11 +57,8 @@ class Shard:
     cache: PayloadCache
     source: str
     digest: str
-    leases: Leases = field(default_factory=Leases)
+    members: MemberEmitter
     wanted: Wanted = field(default_factory=Wanted)
-    re_emitted: set[Attempt] = field(default_factory=set[Attempt])
-    cancelling: set[str] = field(default_factory=set[str])
-    changed_groups: set[str] = field(default_factory=set[str])
     rows: list[tuple[Row, Outgoing]] = field(default_factory=list[tuple[Row, Outgoing]])
     dead_letters: list[Outgoing] = field(default_factory=list[Outgoing])
     seeds: list[Outgoing] = field(default_factory=list[Outgoing])
@@ -83,14 +69,15 @@ class Shard:
     @classmethod
     def empty(cls, partition: int, settings: Settings) -> Shard:
         """A shard before its first row."""
-        digest = settings.digest
+        digest, source = settings.digest, f"/buffer/{partition}"
         return cls(
             settings=settings,
             fold=Fold.empty(partition, settings.buffer),
             sampler=CandidateSampler(settings, digest, settings.trainer),
             cache=PayloadCache(settings.buffer.cache_bytes),
-            source=f"/buffer/{partition}",
+            source=source,
             digest=digest,
+            members=MemberEmitter(partition, source, settings.buffer.max_attempts),
         )
 
     # reading
@@ -121,7 +108,7 @@ class Shard:
         made = self._written(row, now)
         disposition = self.fold.apply(row)
         if isinstance(row, TakeRow) and row.group in self.fold.groups.opened:
-            self.leases.start(row.seed, row.group, row.lease_ms, clock)
+            self.members.leases.start(row.seed, row.group, row.lease_ms, clock)
         if disposition is Disposition.DUPLICATE:
             return
         self.rows.append((row, made))
@@ -136,7 +123,7 @@ class Shard:
         bad = rejected_row(event, rejected)
         if bad is not None and self.fold.apply(row := self._marked_late(bad)) is not Disposition.DUPLICATE:
             self.rows.append((row, self._written(row, now)))
-            self.changed_groups.add(row.group)
+            self.members.changed.add(row.group)
 
     def _marked_late(self, row: RolloutRow) -> RolloutRow:
         """The row of a record, which says if its group has ended."""
@@ -162,13 +149,12 @@ class Shard:
     def _acknowledge(self, row: Row) -> None:
         """What was emitted and is folded now is no longer in flight."""
         if isinstance(row, SeedRow):
-            seed = row.seed
-            self.re_emitted -= {(seed.group, ask.member, ask.attempt) for ask in seed.asks}
-            if seed.draw is not None:
-                self.sampler.acknowledge(seed.draw)
+            self.members.acknowledge_seed(row.seed)
+            if row.seed.draw is not None:
+                self.sampler.acknowledge(row.seed.draw)
         elif isinstance(row, CancelRow):
-            self.cancelling.discard(row.group)
-        self.changed_groups.add(getattr(row, "group", ""))
+            self.members.acknowledge_cancel(row.group)
+        self.members.changed.add(getattr(row, "group", ""))
 
     # emitting
 
@@ -188,11 +174,7 @@ class Shard:
     def _take_over(self, clock: float) -> None:
         """The inputs are read to where they ended: every lease starts afresh, and every open group is looked at."""
         self.ready = True
-        self.leases = Leases()
-        for group, opened in self.fold.groups.opened.items():
-            for seed, take in opened.takes.items():
-                self.leases.start(seed, group, take.lease_ms, clock)
-        self.changed_groups |= self.fold.groups.opened.keys()
+        self.members.take_over(self.fold.groups.opened, clock)
 
     def missing(self) -> list[Handle]:
         """Payloads that the draws under way need and that aren't cached."""
@@ -267,46 +249,9 @@ class Shard:
     def _emit(self, now: int, clock: float) -> list[Outgoing]:
         if not self.ready:
             return []
-        lost = self.leases.lost(clock)
-        records = [record for seed, group in lost for record in self._re_emit(group, now, seed)]
-        records += [record for group in sorted(self.changed_groups) for record in self._re_emit(group, now)]
-        self.changed_groups.clear()
+        records = self.members.emit(self.fold.groups.opened, now=now, clock=clock)
         self.render(now=now)
         return records + self.seeds
-
-    def _re_emit(self, group: str, now: int, lost_seed: str | None = None) -> list[Outgoing]:
-        """Seeds for members that must be made again, or the end of a group that is out of attempts."""
-        opened = self.fold.groups.opened.get(group)
-        if opened is None or opened.seed is None or group in self.cancelling:
-            return []
-        lost = members_lost_with(opened, lost_seed) if lost_seed else set[int]()
-        retries = [
-            retry for retry in due_retries(opened, lost) if (group, retry.member, retry.attempt) not in self.re_emitted
-        ]
-        if any(retry.attempt > self.settings.buffer.max_attempts for retry in retries):
-            return self._cancel_open(opened, now, OUT_OF_ATTEMPTS)
-        try:
-            records = [self._seed_event(member_seed(opened, opened.seed, retry), now) for retry in retries]
-        except HOSTILE:
-            return self._cancel_open(opened, now, UNWRITABLE)
-        self.re_emitted |= {(group, retry.member, retry.attempt) for retry in retries}
-        return records
-
-    def _cancel_open(self, opened: OpenGroup, now: int, reason: str) -> list[Outgoing]:
-        """Cancel the open members of a group, and every seed that asks for one of them
-        (design/groups#cancellations)."""
-        group = opened.group
-        facts: dict[str, Any] = {"reason": reason, "source": self.source, "now": now}
-        self.cancelling.add(group.id)
-        members = group.open_members
-        cancelled = [seed for seed in opened.seeds if any(ask.member in members for ask in opened.asked_by(seed))]
-        return [
-            cancelled_event(group=group.id, group_size=group.size, members=members, kind=group.kind, **facts),
-            *(seed_cancelled_event(seed=seed, group=group.id, group_size=group.size, **facts) for seed in cancelled),
-        ]
-
-    def _seed_event(self, seed: Seed, now: int) -> Outgoing:
-        return seed_event(seed, source=self.source, now=now, partition=self.fold.partition)
 
     def committed(self, offsets: Sequence[int]) -> None:
         """What `flush` returned is on the log, at these offsets."""
