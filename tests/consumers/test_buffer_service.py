@@ -147,7 +147,7 @@ def test_the_table_of_bad_inputs(settings: Settings, tmp_path: Path) -> None:
         assert sorted(str(letter["reason"]) for letter in letters) == sorted(reasons)
         found: dict[str, list[str]] = {}
         for account in await check(connection, settings, BlobStore(str(tmp_path))):
-            for group, opened in account.restored().groups.items():
+            for group, opened in account.restored().groups.opened.items():
                 found[group] = [str(opened.group.status(member)) for member in range(2)]
         assert found == {row.group: ["completed", row.ends_for("buffer")] for row in BAD_INPUTS if row.records()}
 
