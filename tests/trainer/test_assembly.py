@@ -61,6 +61,15 @@ def test_a_higher_attempt_replaces_tokens_and_payload() -> None:
     assert not desk.pending().payloads
 
 
+def test_a_bad_record_of_a_higher_attempt_leaves_nothing_of_the_one_before() -> None:
+    desk = Desk()
+    desk.say(rollout(0, 4))
+    bad = rollout(0, 4, attempt=2)
+    bad.trajectory.logprobs[0] = float("nan")
+    desk.say(bad)
+    assert (desk.pending().tokens, desk.pending().payloads) == ({}, {})
+
+
 def test_eval_rollouts_and_takes_are_not_the_trainers() -> None:
     """Eval rollouts never train (design/groups#accounting)."""
     desk = Desk()

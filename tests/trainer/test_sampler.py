@@ -12,6 +12,7 @@ from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import OldestFirst
 from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
+from rolloutlog.trainer.groups.assembly import Assembly
 from tests.trainer.desk import Desk, live, rollout
 
 
@@ -87,3 +88,18 @@ def test_drawing_and_dispatching_need_no_torch() -> None:
     modules = "rolloutlog.trainer.dispatch_service, rolloutlog.trainer.stream.group_view"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_two_samplers_of_the_same_groups_draw_them_alike_however_they_were_read() -> None:
+    """An order depends on the log alone: partitions are read in no order."""
+    drawn: list[list[str]] = []
+    for order in ((0, 1), (1, 0)):
+        desks = {number: Desk(Assembly(number)) for number in order}
+        dispatch = DispatchPolicy(TrainerSettings(), live())
+        sampler = Sampler({number: desk.assembly for number, desk in desks.items()}, dispatch, OldestFirst())
+        for number in order:
+            for name, version in (("old", 3), ("young", 4)):
+                desks[number].say(*(rollout(i, version, group=f"{name}-{number}") for i in range(2)))
+                sampler.settle(number, f"{name}-{number}", 5)
+        drawn.append(ids(sampler.pick(4, 5)))
+    assert drawn[0] == drawn[1] == ["old-0", "old-1", "young-0", "young-1"]

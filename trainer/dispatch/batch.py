@@ -100,4 +100,11 @@ def _member(pending: PendingGroup, verdict: MemberVerdict) -> DrawnMember:
         raise ValueError(f"{pending.id}.{verdict.member} isn't complete")
     payload = pending.payloads.get(verdict.member)
     rollout = decoded(payload) if payload else None
-    return DrawnMember(verdict.member, verdict.attempt, record.handle, reward, verdict, rollout)
+    return DrawnMember(
+        member=verdict.member,
+        attempt=verdict.attempt,
+        handle=record.handle,
+        reward=reward,
+        verdict=verdict,
+        rollout=rollout,
+    )

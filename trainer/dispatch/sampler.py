@@ -1,7 +1,7 @@
 """Which groups a step consumes: settled groups in order, judged again at the draw (design/trainer#draw).
 
 Guarantees: pure; a group that expires or is dropped on the way becomes an unwritten event at once, with the step that
-it was judged for; either a whole batch is picked or nothing is taken. Leaves out: payloads, writing and waiting.
+it was judged for; `pick` takes nothing away. Leaves out: payloads, writing and waiting.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The groups of one partition, folded from its events in their order (design/groups#standing).
 
-Guarantees: pure; the same events give the same groups, whatever the batches in which they came; a group that ended
-takes nothing more, and what lies at or above its `as_of` is late. Leaves out: reading events (`intake`), and deciding
-what becomes of a group (`decision`).
+Guarantees: pure; a group that ended takes nothing more, and what lies at or above its `as_of` is late. Leaves out:
+reading events (`intake`), and deciding what becomes of a group (`decision`).
 """
 
 from __future__ import annotations

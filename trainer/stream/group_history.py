@@ -37,11 +37,9 @@ class GroupHistory:
     """
 
     partitions: int | None = None
-
     finals: dict[str, GroupFinal] = field(default_factory=dict[str, GroupFinal])
     expired: dict[str, Attempts] = field(default_factory=dict[str, Attempts])
     rejected_before: set[Handle] = field(default_factory=set[Handle])
-    next_offsets: dict[int, int] = field(default_factory=dict[int, int])
 
     @property
     def last_step(self) -> int | None:
@@ -74,7 +72,6 @@ async def read_group_history(
     async for events in _committed(connection, [(Topic.GROUP_EVENTS, number) for number in partitions], wait_s):
         for event in events:
             recorded.fold(event, history)
-            recorded.next_offsets[event.partition] = event.offset + 1
     async for events in _committed(connection, [(Topic.DEAD_LETTERS, 0)], wait_s):
         recorded.rejected_before.update(handle for event in events if (handle := _own_rejection(event)) is not None)
     return recorded

@@ -1,7 +1,7 @@
 """The groups as a trainer would see them now, for people (`rolloutlog groups`; design/trainer#view).
 
-Guarantees: only reads, has no transactional id and fences nobody; every group of the log is shown once, ended
-ones as they were drawn; one partition is in memory at a time. Leaves out: payloads.
+Guarantees: only reads, has no transactional id and fences nobody; every group of the log is shown once, ended ones as
+they were drawn. Leaves out: payloads.
 """
 
 from __future__ import annotations
@@ -57,7 +57,14 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
             place = (Topic.ROLLOUTS, number)
             assemblies[number].cut_below = cut_below(number, stops[place])
             async with Tail(connection, {place: 0}, known={place: stops[place]}) as tail:
-                intake = Intake(tail, policies, assemblies, blobs, NO_PAYLOADS, ended.rejected_before)
+                intake = Intake(
+                    tail=tail,
+                    policies=policies,
+                    assemblies=assemblies,
+                    blobs=blobs,
+                    budget=NO_PAYLOADS,
+                    rejected_before=ended.rejected_before,
+                )
                 while await intake.behind({number: stops[place].stable}):
                     await intake.read(500)
             groups = sorted(assemblies[number].groups.values(), key=lambda pending: pending.offset)

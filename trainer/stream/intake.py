@@ -64,9 +64,9 @@ class Intake:
         groups = sum(len(assembly.groups) for assembly in self.assemblies.values())
         return groups >= self.budget.groups or self.payload_bytes >= max(self.budget.payload_bytes, 1)
 
-    async def read(self, timeout_ms: int, max_records: int | None = None) -> int:
+    async def read(self, timeout_ms: int) -> int:
         """Fold what arrived, waiting at most `timeout_ms` for the first; how many events that were."""
-        events = await self.tail.poll(timeout_ms, max_records)
+        events = await self.tail.poll(timeout_ms)
         held = self.payload_bytes
         for event in events:
             kept = held < 2 * self.budget.payload_bytes

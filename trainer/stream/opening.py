@@ -1,7 +1,7 @@
 """Opening a trainer's parts, in the one order that is safe (design/trainer#timelines).
 
 Guarantees: nothing is read before every earlier trainer is fenced, so what is read stays true; the timeline is there
-before the first group is judged. Leaves out: using the parts (`stream`).
+before the first group is judged. Leaves out: using the parts.
 """
 
 from __future__ import annotations
@@ -113,7 +113,14 @@ async def open_parts(stack: AsyncExitStack, settings: Settings, start: Start) ->
         presence=Presence(connection, [Topic.ROLLOUTS, Topic.GROUP_EVENTS, Topic.POLICY_VERSIONS]),
         writer=writer,
         history=history,
-        intake=Intake(tail, policies, assemblies, blobs, budget, recorded.rejected_before),
+        intake=Intake(
+            tail=tail,
+            policies=policies,
+            assemblies=assemblies,
+            blobs=blobs,
+            budget=budget,
+            rejected_before=recorded.rejected_before,
+        ),
         sampler=Sampler(assemblies, DispatchPolicy(trainer, history), order_of(trainer)),
         payloads=payloads,
         blobs=blobs,
