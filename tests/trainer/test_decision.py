@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.settings import Deadline
+from rolloutlog.contract.settings import Deadline, TrainerSettings
 from rolloutlog.contract.vocabulary import DropReason, Status, Verdict
-from rolloutlog.trainer.dispatch.decision import Decision, Drop, Held, Ready, Reroll, Waiting
-from tests.trainer.desk import Desk, ended, pending_reward, rollout, staleness, straggler
+from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Drop, Held, Ready, Reroll, Waiting
+from rolloutlog.trainer.groups.assembly import Assembly
+from tests.trainer.desk import Desk, ended, live, pending_reward, rollout, staleness, straggler
 
 
 def kept(decision: Decision) -> list[int]:
@@ -180,6 +181,27 @@ def test_a_deadline_runs_on_the_timestamps_of_the_partition() -> None:
     desk.say(rollout(0, group="another"))
     assert kept(desk.decide(5, **deadline)) == [0, 1]
     assert isinstance(desk.decide(5, **straggler(Deadline(seconds=10, k=3))), Waiting)
+
+
+@pytest.mark.parametrize(("after", "decided"), [(9_999, Waiting), (10_000, Ready)])
+def test_a_deadline_passes_with_its_last_millisecond(after: int, decided: type[Decision]) -> None:
+    desk, begun = Desk(), Desk().now
+    desk.say(rollout(0, size=3), rollout(1, size=3))
+    desk.now = begun + after
+    desk.say(rollout(0, group="another"))
+    assert isinstance(desk.decide(5, **straggler(Deadline(seconds=10, k=2))), decided)
+
+
+def test_no_deadline_passes_for_a_group_of_which_records_may_have_been_deleted() -> None:
+    """Only groups that begin below the cut, where the beginning of the partition is gone."""
+    desk, deadline = Desk(Assembly(0, cut_below=1)), straggler(Deadline(seconds=1, k=1))
+    desk.say(rollout(0, group="torn"), rollout(0, group="whole"))
+    desk.now += 60_000
+    desk.say(rollout(0, group="another"))
+    dispatch = DispatchPolicy(TrainerSettings.model_validate({"min_survivors": 1, **deadline}), live())
+    now = desk.assembly.time.now
+    assert isinstance(dispatch.decide(desk.pending("torn"), 5, now), Waiting)
+    assert isinstance(dispatch.decide(desk.pending("whole"), 5, now), Ready)
 
 
 def test_a_silent_partition_lets_its_deadlines_pass() -> None:

@@ -240,6 +240,8 @@ def test_tokens_of_an_abandoned_timeline_count_from_the_fork() -> None:
     assert group.held_until is None
     dropped = judge([lost], 12, now, Rule(drop_abandoned=True)).members[0]
     assert (dropped.verdict, dropped.cause) == (Verdict.EXPIRED, Cause.ABANDONED)
+    at_the_fork = judge([tokens([(0, 10)])], 12, now, Rule(drop_abandoned=True)).members[0]
+    assert at_the_fork.verdict is Verdict.FRESH, "its version is still shared"
 
 
 def test_the_lowest_fork_on_the_walk_counts() -> None:
