@@ -5,7 +5,8 @@ from __future__ import annotations
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.trainer.dispatch.decision import Ready
 from rolloutlog.trainer.dispatch.order import Arrival, OldestFirst, Order, order_of
-from tests.trainer.desk import Desk, rollout
+from rolloutlog.trainer.staleness.rule import Rule, judge
+from tests.trainer.desk import Desk, live, rollout
 
 
 def ranked(order: Order, versions: list[int]) -> list[int]:
@@ -31,6 +32,13 @@ def test_oldest_first_with_ties_by_arrival() -> None:
 
 def test_arrival() -> None:
     assert ranked(Arrival(), [8, 4, 6]) == [0, 1, 2]
+
+
+def test_arrival_goes_by_a_groups_last_record() -> None:
+    desk = Desk()
+    desk.say(rollout(0, group="a"), rollout(0, group="b"), rollout(1, group="b"), rollout(1, group="a"))
+    verdict = judge([], 5, live(), Rule())
+    assert sorted("ab", key=lambda name: Arrival().key(desk.pending(name), verdict)) == ["b", "a"]
 
 
 def test_the_settings_name_it() -> None:
