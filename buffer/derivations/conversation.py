@@ -49,6 +49,11 @@ class Conversation:
         ours = {node for path in self.branches for node in path if self.sampled[node]}
         return graph.path_to(self.parents, min(ours))[:-1] if ours else []
 
+    @property
+    def last_branch(self) -> list[int]:
+        """Path from the main root to the leaf of its tree that was created last; empty without (decisions/replay#69)."""
+        return max(self.branches, key=lambda path: path[-1], default=[])
+
     def first_sampled(self, path: Sequence[int]) -> int | None:
         """Position on the path of its first sampled node."""
         return next((position for position, node in enumerate(path) if self.sampled[node]), None)
@@ -157,6 +162,34 @@ def _whole_turns(talk: Conversation, path: Sequence[int]) -> list[int]:
     return found
 
 
+def finished(talk: Conversation) -> list[int]:
+    """The main tree's last conversation without calls that nobody answered and without trailing user turns.
+
+    Empty where a node has no message, or no sampled answer is left (decisions/replay#69 to 71).
+    """
+    if not talk.has_messages:
+        return []
+    path = _answered(talk, talk.last_branch)
+    while path and talk.role(path[-1]) == "user":
+        path.pop()
+    return path if any(talk.sampled[node] and talk.role(node) == "assistant" for node in path) else []
+
+
+def _answered(talk: Conversation, path: Sequence[int]) -> list[int]:
+    """The path up to the first assistant turn of whose calls one has no answer."""
+    asked_at, open_calls = 0, list[str]()
+    for position, node in enumerate(path):
+        message = talk.messages[node] or {}
+        if message.get("role") == "tool":
+            if (answered := str(message.get("tool_call_id"))) in open_calls:
+                open_calls.remove(answered)
+        else:
+            if open_calls:
+                break
+            asked_at, open_calls = position, _calls(message)
+    return list(path[:asked_at] if open_calls else path)
+
+
 def _calls(message: Message) -> list[str]:
     """Ids of the calls that an assistant message issues."""
     if message.get("role") != "assistant":
@@ -169,8 +202,13 @@ def _trimmed(message: Message) -> Message:
     return {name: value for name, value in message.items() if value is not None}
 
 
+def tokens_in(text: str) -> int:
+    """Tokens of a text that nobody tokenised yet (decisions/replay#62)."""
+    return len(text) // CHARACTERS_PER_TOKEN
+
+
 def _estimate(message: Message | None) -> int:
-    return -(-_characters(message) // CHARACTERS_PER_TOKEN) if message else 0
+    return _characters(message) // CHARACTERS_PER_TOKEN if message else 0
 
 
 def _characters(message: Message) -> int:

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import Trajectory
-from rolloutlog.contract.vocabulary import AnchorKind, SeedKind
+from rolloutlog.contract.vocabulary import SeedKind
 
 
 class AnchorPoint(NamedTuple):
     """A node at which a seed may resume, and the tokens of the context up to it."""
 
-    kind: AnchorKind
+    kind: str
     node: int
     tokens: int
 

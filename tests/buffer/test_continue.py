@@ -192,7 +192,7 @@ class TestToolCall:
 def test_without_recorded_tokens_a_context_is_a_quarter_of_its_characters() -> None:
     """Over content, reasoning, names and arguments (decisions/replay#62)."""
     told = graph(say("user", "x" * 40), say("assistant", "y" * 7, 0, calls="a"), say("tool", "z" * 8, 1, answers="a"))
-    assert anchor_points(told, TOOL_CALL)[0].tokens == 10 + 3 + 2
+    assert anchor_points(told, TOOL_CALL)[0].tokens == 10 + 2 + 2
 
 
 def test_nodes_without_messages_make_no_anchor() -> None:
