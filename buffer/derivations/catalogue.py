@@ -1,22 +1,36 @@
-"""The derivations that this build has, by their settings.
+"""The derivations of a run: what its settings name, and what is installed.
 
-Guarantees: one place to add one. Leaves out: what each does.
+Guarantees: one place where settings become a derivation. Leaves out: what each does.
 """
 
 from __future__ import annotations
 
-from rolloutlog.buffer.derivations.continuation import Continuation, anchor_points
+from collections.abc import Iterable
+
+from rolloutlog.buffer.derivations.continuation import Continue
+from rolloutlog.buffer.derivations.judge import Judge
 from rolloutlog.buffer.derivations.protocol import AnchorPoint, Derivation
+from rolloutlog.buffer.derivations.recheck import Recheck
 from rolloutlog.contract.record.trajectory import Trajectory
-from rolloutlog.contract.settings import Continue
-from rolloutlog.contract.vocabulary import AnchorKind
+from rolloutlog.contract.section import Section
+from rolloutlog.contract.settings import BufferSettings
+
+OWN: tuple[type[Derivation], ...] = (Continue, Recheck, Judge)
 
 
-def derivation_of(settings: Continue) -> Derivation:
-    """The derivation that those settings describe."""
-    return Continuation(settings.anchor)
+def derivation_of(derive: Section) -> Derivation:
+    """What those settings do. Raises TypeError where whoever offers them left out a hook."""
+    if not isinstance(derive, Derivation):
+        raise TypeError(f"{type(derive).__name__} isn't a derivation: it needs anchors and prompt")
+    return derive
 
 
-def all_anchors(trajectory: Trajectory) -> list[AnchorPoint]:
-    """Every place of every kind at which a rollout could be resumed, whatever the settings say."""
-    return anchor_points(trajectory, *AnchorKind)
+def anchor_types(settings: BufferSettings) -> list[type[Derivation]]:
+    """Derivations of whose anchors a row tells: our own always, and what the settings name beside them."""
+    named = {type(derivation_of(each.derive)): None for each in settings.derivations}
+    return list(dict.fromkeys((*OWN, *named)))
+
+
+def all_anchors(trajectory: Trajectory, types: Iterable[type[Derivation]] = OWN) -> list[AnchorPoint]:
+    """Every place at which a rollout could be resumed by any of those, whatever their settings."""
+    return [point for each in types for point in each.anchors(trajectory)]

@@ -14,12 +14,12 @@ from typing import Any, Literal, cast
 from pydantic import Field, field_validator
 
 from rolloutlog.buffer.derivations.conversation import CHARACTERS_PER_TOKEN, Conversation, tokens_in
-from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.derivations.protocol import AnchorPoint, DerivationSection
 from rolloutlog.buffer.derivations.transcript import transcript
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import Trajectory
-from rolloutlog.contract.section import MOST, Section
+from rolloutlog.contract.section import MOST
 
 JUDGE = "judge"
 PLACE = "{transcript}"
@@ -32,7 +32,7 @@ Say briefly what decides it. Then end with one line that is exactly `VERDICT: CO
 _VERDICT = re.compile(r"(?<!\w)VERDICT:[^\S\n]*(CORRECT|INCORRECT)(?!\w)", re.IGNORECASE)
 
 
-class Judge(Section):
+class Judge(DerivationSection):
     """Ask whether a source was right, and score the answer by its recorded reward (decisions/replay#75 to 84)."""
 
     type: Literal["judge"] = JUDGE
@@ -50,6 +50,11 @@ class Judge(Section):
         if PLACE not in text:
             raise ValueError(f"no {PLACE} in it: nobody could tell what is to be judged")
         return text
+
+    @property
+    def needs_container(self) -> bool:
+        """Nobody goes on with it."""
+        return False
 
     @classmethod
     def anchors(cls, trajectory: Trajectory) -> list[AnchorPoint]:

@@ -1,38 +1,63 @@
 """The seam of a derivation: where a source can be resumed, and what is then asked.
 
-Guarantees: whoever has these methods is a derivation; the buffer's code knows no more of one. Leaves out: settings,
-lineage and draws, which are the same for all.
+A derivation is one class of settings with two hooks, `anchors` and `prompt`, and a third, `score`, if it doesn't leave
+that to the innermost task. It is found by an entry point of the group `rolloutlog.derivations`.
+
+Guarantees: the buffer's code knows no more of a derivation than what stands here. Leaves out: selection, lineage and
+draws, which are the same for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import Trajectory
-from rolloutlog.contract.vocabulary import SeedKind
+from rolloutlog.contract.section import Section
 
 
 class AnchorPoint(NamedTuple):
-    """A node at which a seed may resume, and the tokens of the context up to it."""
+    """A node at which a seed may resume, and the tokens of the context up to it. `kind` says which anchor it is, by
+    default the derivation's type."""
 
     kind: str
     node: int
     tokens: int
 
 
+@runtime_checkable
 class Derivation(Protocol):
     """One way to derive a task from a rollout."""
 
     @property
-    def kind(self) -> SeedKind:
-        """Kind of the seeds that it makes."""
+    def type(self) -> str:
+        """Its name, which is the kind of the seeds that it makes."""
         ...
 
-    def anchors(self, trajectory: Trajectory) -> list[AnchorPoint]:
-        """Every place at which this source can be resumed, in order of nodes; none where it can't be one."""
+    @property
+    def most_anchors(self) -> int | None:
+        """Anchors per source that are drawn from; None: all."""
+        ...
+
+    @property
+    def needs_container(self) -> bool:
+        """True where the state of a source's container would be needed, which is gone (decisions/replay#8)."""
+        ...
+
+    @classmethod
+    def anchors(cls, trajectory: Trajectory) -> Iterable[AnchorPoint]:
+        """Every place at which this source can be resumed, whatever the settings, in order of nodes; none where it
+        can't be one."""
+        ...
+
+    def takes(self, anchor: AnchorPoint) -> bool:
+        """True for the anchors that these settings resume at."""
+        ...
+
+    def tokens(self, anchor: AnchorPoint) -> int:
+        """Tokens of the prompt at that anchor."""
         ...
 
     def prompt(self, trajectory: Trajectory, anchor: AnchorPoint) -> list[Message]:
@@ -47,3 +72,38 @@ class Scoring(Protocol):
     def score(self, seed: Seed, record: Mapping[str, Any]) -> float | None:
         """Reward of a rollout made from `seed`; None where the record doesn't say."""
         ...
+
+
+@runtime_checkable
+class Balanced(Protocol):
+    """A derivation that draws right and wrong sources alike often, however many there are of either."""
+
+    def was_right(self, reward: float) -> bool:
+        """What the recorded reward of a source says of it."""
+        ...
+
+
+class DerivationSection(Section):
+    """What most derivations have in common: one kind of anchor, all of them drawn from, and no tokens but the
+    source's. Subclasses give `type` a literal, and have `anchors` and `prompt`."""
+
+    type: str
+    """The derivation."""
+
+    @property
+    def most_anchors(self) -> int | None:
+        """All."""
+        return None
+
+    @property
+    def needs_container(self) -> bool:
+        """The innermost environment goes on with it."""
+        return True
+
+    def takes(self, anchor: AnchorPoint) -> bool:
+        """Those that have its name."""
+        return anchor.kind == self.type
+
+    def tokens(self, anchor: AnchorPoint) -> int:
+        """Those of the source's context."""
+        return anchor.tokens

@@ -11,10 +11,9 @@ from typing import Literal
 from pydantic import Field
 
 from rolloutlog.buffer.derivations.conversation import Conversation, finished, tokens_in
-from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.derivations.protocol import AnchorPoint, DerivationSection
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import Trajectory
-from rolloutlog.contract.section import Section
 
 RECHECK = "recheck"
 INSTRUCTION = (
@@ -23,7 +22,7 @@ INSTRUCTION = (
 )
 
 
-class Recheck(Section):
+class Recheck(DerivationSection):
     """Ask whether the finished work of a source is right (decisions/replay#69 to 74)."""
 
     type: Literal["recheck"] = RECHECK

@@ -23,6 +23,7 @@ class Skip(StrEnum):
     FOREIGN = "foreign"
     NO_SEED = "no-seed"
     OVERLONG = "overlong"
+    SOURCE_REWARD = "source-reward"
     REFUSED = "refused"
     NO_ENV = "no-env"
     REJECTED = "rejected"
@@ -42,6 +43,7 @@ SKIPS: Mapping[Skip, str] = {
     Skip.FOREIGN: "`select.source_envs` doesn't name its environment",
     Skip.NO_SEED: "no place in it is such an anchor: a restart after a compaction, a tool's answer, and so on",
     Skip.OVERLONG: "every anchor lies above `select.max_seed_tokens`",
+    Skip.SOURCE_REWARD: "its reward lies outside of the band of `select`; a later one may lie in it",
     Skip.REFUSED: "the environment couldn't stand at its anchor; the candidate is drawn no more",
     Skip.NO_ENV: "it names no environment, so nobody could make what is derived from it (`import --env`)",
     Skip.REJECTED: "no seed can be made of it; a `derivation.rejected` on the dead letters says why",

@@ -14,13 +14,17 @@ import orjson
 from rolloutlog.buffer.derivations.catalogue import derivation_of
 from rolloutlog.buffer.derivations.conversation import main_agent, main_root
 from rolloutlog.buffer.group.open_group import OpenGroup
+from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.shard.re_emission import MemberRetry
 from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
 from rolloutlog.contract.events import seeds
 from rolloutlog.contract.events.seeds import Anchor, Ask, Draw, Seed
 from rolloutlog.contract.ids import derived_group_id, derived_seed_id, id_of, member_seed_id, rollout_id
 from rolloutlog.contract.record.trajectory import Trajectory
-from rolloutlog.contract.settings import DerivationSettings
+from rolloutlog.contract.settings import BufferSettings, DerivationSettings
+
+LEAST_GROUP = 2
+"""One member has nobody to be compared with."""
 
 
 def derived_seed(
@@ -28,21 +32,23 @@ def derived_seed(
     candidate: Candidate,
     trajectory: Trajectory,
     draw: Draw,
-    settings: DerivationSettings,
     *,
+    settings: DerivationSettings,
+    buffer: BufferSettings,
     partition: int,
     partitions: int,
 ) -> Seed:
     """A seed for one new group on the source's partition; `candidate.draws` counts the draws before this one."""
     row, point, derivation = source.row, candidate.point, derivation_of(settings.derive)
+    tokens = derivation.tokens(point)
     rollout = rollout_id(row.group, row.member)
-    made = derived_seed_id(derivation.kind, rollout, row.attempt, point.node, settings_id(settings), candidate.draws)
-    needed = row.needed if settings.group_size is None and row.needed != row.group_size else None
+    made = derived_seed_id(derivation.type, rollout, row.attempt, point.node, settings_id(settings), candidate.draws)
+    size, needed = _size(row, settings, buffer)
     return Seed(
         id=made,
-        kind=derivation.kind,
+        kind=derivation.type,
         group=derived_group_id(made, partition, partitions),
-        group_size=settings.group_size or row.group_size,
+        group_size=size,
         group_train=needed,
         env=row.env or "",
         derivation=settings.name,
@@ -51,10 +57,26 @@ def derived_seed(
         source=source_of(source, partition, trajectory),
         anchor=Anchor(kind=point.kind, node=point.node),
         depth=row.depth + 1,
-        tokens=point.tokens,
-        budget=settings.budget,
+        tokens=tokens,
+        budget=_room(tokens, settings, buffer),
         draw=draw,
     )
+
+
+def _size(row: RolloutRow, settings: DerivationSettings, buffer: BufferSettings) -> tuple[int, int | None]:
+    """Members of the new group, and how many are needed where not all are: as of the source's group, but never one."""
+    if settings.group_size is not None:
+        return settings.group_size, None
+    if row.group_size < LEAST_GROUP:
+        return buffer.group_size, None
+    return row.group_size, row.needed if row.needed != row.group_size else None
+
+
+def _room(tokens: int, settings: DerivationSettings, buffer: BufferSettings) -> int | None:
+    """New tokens that a member may sample: as said, else what the prompt leaves of a sequence (decisions/replay#19)."""
+    if settings.budget is not None or buffer.seq_len is None:
+        return settings.budget
+    return buffer.seq_len - tokens
 
 
 def source_of(source: SourceRecord, partition: int, trajectory: Trajectory) -> seeds.Source:

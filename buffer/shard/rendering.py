@@ -36,7 +36,14 @@ def rendered(
     own = next(each for each in settings.buffer.derivations if each.name == candidate.derivation)
     try:
         seed = derived_seed(
-            source, candidate, trajectory, draw, own, partition=partition, partitions=settings.topics.partitions
+            source,
+            candidate,
+            trajectory,
+            draw,
+            settings=own,
+            buffer=settings.buffer,
+            partition=partition,
+            partitions=settings.topics.partitions,
         )
         check_seed(seed)
     except HOSTILE as error:

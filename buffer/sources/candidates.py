@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.contract.vocabulary import AnchorKind
 
 
 class Mark(NamedTuple):
@@ -37,7 +36,7 @@ class Candidate:
     discarded: bool = field(default=False, compare=False)
 
     @property
-    def order(self) -> tuple[int, str, AnchorKind]:
+    def order(self) -> tuple[int, str, str]:
         """Its place among the candidates of its source."""
         return self.point.node, self.derivation, self.point.kind
 

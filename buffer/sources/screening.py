@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from rolloutlog.buffer.derivations.catalogue import derivation_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
@@ -16,7 +17,6 @@ from rolloutlog.buffer.sources.draws import pick_some
 from rolloutlog.buffer.sources.selection import anchors_for, in_band
 from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.settings import BufferSettings, DerivationSettings
-from rolloutlog.contract.vocabulary import AnchorKind
 
 CandidateKey = tuple[int, str, int]
 """Offset of the source, derivation, node."""
@@ -31,19 +31,19 @@ def key_of(source: SourceRecord, candidate: Candidate) -> CandidateKey:
 
 def candidates_of(row: RolloutRow, settings: BufferSettings, skips: Skips) -> list[Candidate]:
     """Candidates that the derivations find in a record; the others are counted in `skips`."""
-    return [
-        found for derivation in settings.derivations for found in _candidates_of(row, derivation, settings.salt, skips)
-    ]
+    return [found for derivation in settings.derivations for found in _found(row, derivation, settings, skips)]
 
 
-def _candidates_of(row: RolloutRow, settings: DerivationSettings, salt: str, skips: Skips) -> list[Candidate]:
-    points = anchors_for(row, settings)
+def _found(row: RolloutRow, derivation: DerivationSettings, settings: BufferSettings, skips: Skips) -> list[Candidate]:
+    points = anchors_for(row, derivation, settings.seq_len)
     if isinstance(points, Skip):
-        skips[settings.name, points] += 1
+        skips[derivation.name, points] += 1
         return []
-    if settings.derive.anchor is AnchorKind.TOOL_CALL:  # a compaction always seeds every restart (decisions/replay#12)
-        points = pick_some(points, salt, rollout_id(row.group, row.member), settings.derive.max_anchors)
-    return [Candidate(settings.name, point) for point in points]
+    if row.reward is not None and not in_band(row.reward, derivation.select):
+        skips[derivation.name, Skip.SOURCE_REWARD] += 1  # it keeps its places: a later reward may lie in the band
+    most = derivation_of(derivation.derive).most_anchors
+    points = pick_some(points, settings.salt, rollout_id(row.group, row.member), most)
+    return [Candidate(derivation.name, point) for point in points]
 
 
 def may_be_drawn(source: SourceRecord, candidate: Candidate, settings: DerivationSettings, in_flight: int) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from rolloutlog.buffer.derivations.catalogue import derivation_of
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.contract.record.rollout import Rollout
-from rolloutlog.contract.settings import Continue, DerivationSettings, Selection
+from rolloutlog.contract.section import MOST
+from rolloutlog.contract.settings import DerivationSettings, Selection
 from rolloutlog.contract.vocabulary import RunKind, Status
 
 
@@ -40,22 +42,24 @@ def needs_container(record: dict[str, Any]) -> bool:
     return bool(said.get("image")) or (isinstance(data, dict) and bool(cast("dict[str, Any]", data).get("image")))
 
 
-def anchors_for(row: RolloutRow, settings: DerivationSettings) -> list[AnchorPoint] | Skip:
-    """Where that derivation may resume this source, or why it may not."""
-    select = settings.select
+def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | None = None) -> list[AnchorPoint] | Skip:
+    """Where that derivation may resume this source, or why it may not. `seq_len` bounds a whole sequence, so a seed that
+    leaves no token to sample is too long (decisions/replay#19)."""
+    select, derive = settings.select, derivation_of(settings.derive)
     if row.unfit:
         return Skip(row.unfit)
     if not row.env:
         return Skip.NO_ENV
-    if row.container and not select.allow_container:
+    if row.container and derive.needs_container and not select.allow_container:
         return Skip.CONTAINER
     if (skip := _environment(row, select)) is not None:
         return skip
-    points = [point for point in row.anchors if _is_of(point, settings.derive)]
+    points = [point for point in row.anchors if derive.takes(point)]
     if not points:
         return Skip.NO_SEED
-    limit = select.max_seed_tokens
-    return [point for point in points if limit is None or point.tokens <= limit] or Skip.OVERLONG
+    room = None if seq_len is None else seq_len - (settings.budget or 1)
+    limits = [limit for limit in (select.max_seed_tokens, room) if limit is not None]
+    return [point for point in points if derive.tokens(point) <= min(limits, default=MOST)] or Skip.OVERLONG
 
 
 def _environment(row: RolloutRow, select: Selection) -> Skip | None:
@@ -67,10 +71,6 @@ def _environment(row: RolloutRow, select: Selection) -> Skip | None:
     if label in select.source_envs:
         return None
     return Skip.REPLAYED if row.derivation and row.env in select.source_envs else Skip.FOREIGN
-
-
-def _is_of(point: AnchorPoint, derive: Continue) -> bool:
-    return point.kind is derive.anchor
 
 
 def in_band(reward: float | None, select: Selection) -> bool:

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterable
 
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.vocabulary import SeedKind
 
 ID_BYTES = 16
 
@@ -50,9 +49,7 @@ def fresh_seed_id(env: str, task_key: str, epoch: int, ordinal: int) -> str:
     return id_of("fresh", env, task_key, epoch, ordinal)
 
 
-def derived_seed_id(
-    kind: SeedKind, source: str, attempt: int, anchor: int | None, settings_digest: str, draw: int
-) -> str:
+def derived_seed_id(kind: str, source: str, attempt: int, anchor: int | None, settings_digest: str, draw: int) -> str:
     """Id of a derived seed; `draw` is the number of earlier draws of that candidate."""
     return id_of("derived", kind, source, attempt, -1 if anchor is None else anchor, settings_digest, draw)
 

@@ -8,11 +8,12 @@ change whenever it starts (`trainer_settings`).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 from pydantic import Field, ValidationError, model_validator
 
+from rolloutlog.contract.derivation_types import Derive
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
@@ -30,9 +31,7 @@ from rolloutlog.contract.vocabulary import AnchorKind
 
 __all__ = [
     "BufferSettings",
-    "Continue",
     "Deadline",
-    "Derivation",
     "DerivationSettings",
     "OnExpire",
     "OverProvision",
@@ -68,27 +67,6 @@ class TopicSettings(Section):
         return self.max_message_bytes - RECORD_MARGIN
 
 
-class Continue(Section):
-    """Go on from a compaction or a tool result of the source (design/buffer#continuation)."""
-
-    type: Literal["continue"] = "continue"
-    """The derivation."""
-    anchor: AnchorKind = AnchorKind.COMPACTION
-    """Where in the source to go on: after a compaction, or after a tool result."""
-    max_anchors: int | None = Field(default=1, ge=1, le=MOST)
-    """Tool-call anchors per source; unset: all. A compaction always seeds every restart."""
-
-    @model_validator(mode="after")
-    def _acted_on(self) -> Continue:
-        if self.anchor is AnchorKind.COMPACTION and self.max_anchors != 1:
-            raise ValueError("max_anchors does nothing with anchor compaction, which seeds every restart")
-        return self
-
-
-Derivation = Continue
-"""A tagged union on `type`; one member per derivation that this build has."""
-
-
 class Selection(Section):
     """Which rollouts may be sources (design/buffer#selection)."""
 
@@ -118,20 +96,22 @@ class DerivationSettings(Section):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     """Recorded as `derivation`; sources of a chained one are named `env/name`."""
-    derive: Derivation = Field(default_factory=Continue)
-    """What the derivation does, by its `type`."""
+    derive: Derive
+    """What the derivation does, by its `type`: one of those that are installed."""
     select: Selection = Field(default_factory=Selection)
     """Which rollouts it may draw from."""
     max_draws: int = Field(default=1, ge=1, le=MOST)
     """How often one candidate may be drawn."""
-    group_size: int | None = Field(default=None, ge=1, le=MAX_GROUP)
-    """Members of the new group; unset: as many as the source's group."""
+    group_size: int | None = Field(default=None, ge=2, le=MAX_GROUP)
+    """Members of the new group; unset: as many as the source's group, or the run's `group_size` where that is one."""
     budget: int | None = Field(default=None, ge=1, le=MOST)
-    """New tokens a member may sample."""
+    """New tokens a member may sample; unset: what the run's `seq_len` leaves, if that is set."""
 
 
 def _default_derivations() -> list[DerivationSettings]:
-    return [DerivationSettings(name=f"continue-{anchor}", derive=Continue(anchor=anchor)) for anchor in AnchorKind]
+    continued = [{"type": "continue", "anchor": anchor} for anchor in AnchorKind]
+    given = [(f"continue-{each['anchor']}", each) for each in continued] + [("recheck", {"type": "recheck"})]
+    return [DerivationSettings.model_validate({"name": name, "derive": derive}) for name, derive in given]
 
 
 class BufferSettings(Section):
@@ -139,6 +119,10 @@ class BufferSettings(Section):
 
     derivations: list[DerivationSettings] = Field(default_factory=_default_derivations)
     """What new tasks are made of old rollouts; an empty list turns the buffer into an index only."""
+    group_size: int = Field(default=8, ge=2, le=MAX_GROUP)
+    """Members of a derived group whose source was alone and whose derivation says none."""
+    seq_len: int | None = Field(default=None, ge=2, le=MOST)
+    """Tokens of a whole sequence: a derived seed's budget is what its prompt leaves; unset: no budget."""
     ratio: float = Field(default=1.0, ge=0, le=1e6)
     """Derived seeds per resolved underived group, at most."""
     capacity: int = Field(default=4096, ge=1, le=MOST)

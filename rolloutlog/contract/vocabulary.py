@@ -57,8 +57,12 @@ class RunKind(StrEnum):
     EVAL = "eval"
 
 
+WORD = r"^[a-z0-9][a-z0-9-]{0,63}$"
+"""How a kind is spelled that anybody may add: the type of a derivation, and what it calls its anchors."""
+
+
 class SeedKind(StrEnum):
-    """What a seed asks workers for."""
+    """What a seed asks workers for; a seed of a derivation that isn't ours has its type for a kind."""
 
     FRESH = "fresh"
     CONTINUE = "continue"

@@ -18,7 +18,7 @@ from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.numbers import COUNTED, LIMIT, Counted
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import AnchorKind, EventType, RunKind, SeedKind
+from rolloutlog.contract.vocabulary import EventType, RunKind
 from rolloutlog.contract.wire.headers import MAX_TEXT
 from rolloutlog.contract.wire.json_text import parse, write
 from rolloutlog.contract.wire.rejection import problem_of
@@ -27,6 +27,8 @@ CANCELLED = ".cancelled"
 """End of the event id of a seed's cancellation."""
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 """What is repeated in a header of every record that is made from a seed."""
+Word = Annotated[str, Field(pattern=WORD)]
+"""A kind: of seeds, one of `SeedKind` or the type of another derivation; of anchors, what the derivation calls it."""
 SeedId = Annotated[str, Field(min_length=1, max_length=MAX_TEXT - len(CANCELLED))]
 Count = Annotated[int, Field(ge=0, lt=LIMIT)]
 LAST_DRAW = COUNTED
@@ -40,7 +42,7 @@ class _Fact(BaseModel):
 class Anchor(_Fact):
     """The node of the source rollout at which a seed resumes."""
 
-    kind: AnchorKind
+    kind: Word
     node: Count
 
 
@@ -92,7 +94,7 @@ class Seed(_Fact):
     """
 
     id: SeedId
-    kind: SeedKind
+    kind: Word
     group: Text
     group_size: int = Field(ge=1, lt=LIMIT)
     group_train: int | None = Field(default=None, ge=1, lt=LIMIT)

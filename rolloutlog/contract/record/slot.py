@@ -13,7 +13,7 @@ from typing import Any
 
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import attempt_id, rollout_id
-from rolloutlog.contract.vocabulary import RejectReason, RunKind, SeedKind
+from rolloutlog.contract.vocabulary import RejectReason, RunKind
 from rolloutlog.contract.wire.headers import FIELDS, REMEMBERED, Field, Headers
 from rolloutlog.contract.wire.rejection import Rejected
 
@@ -36,7 +36,7 @@ class Slot:
     derivation: str | None = None
     origin_seed: str | None = None
     origin_offset: int | None = None
-    seed_kind: SeedKind | None = None
+    seed_kind: str | None = None
     trace: str | None = None
     """Its own id where it was recorded; None: it was sampled into this namespace."""
     source_file: str | None = None

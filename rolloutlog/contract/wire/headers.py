@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, overload
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.numbers import natural
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.vocabulary import Grain, RejectReason, RunKind, SeedKind, Status
+from rolloutlog.contract.vocabulary import Grain, RejectReason, RunKind, Status
 from rolloutlog.contract.wire.rejection import HeaderError
 
 T = TypeVar("T")
@@ -91,6 +91,12 @@ class Field(Generic[T]):
 def _text(text: str) -> str:
     if not 0 < len(text) <= MAX_TEXT:
         raise ValueError(f"has {len(text)} characters")
+    return text
+
+
+def _word_text(text: str) -> str:
+    if not re.fullmatch(WORD, text):
+        raise ValueError("isn't a word of small letters, digits and dashes")
     return text
 
 
@@ -187,7 +193,7 @@ class Headers:
         "ce_originseed", "text", _text, "seed from which all members of the group descend; absent: imported"
     )
     origin_offset = Field("ce_originoffset", "integer", natural, "offset of that seed on its partition of seeds")
-    seed_kind = Field("ce_seedkind", "seed kind", _word(SeedKind), "what asked for this rollout")
+    seed_kind = Field("ce_seedkind", "seed kind", _word_text, "what asked for this rollout")
     trace = Field(
         "ce_trace", "text", _text, "the rollout's own id in the run that recorded it; absent: sampled here", unique=True
     )

@@ -1,0 +1,63 @@
+"""Types of derivations, found by entry point: whoever offers one says what its settings are.
+
+Guarantees: settings name a type by `type`, and are validated by the class that the entry point of that name in the
+group `rolloutlog.derivations` leads to; a type that isn't installed is refused with those that are. Leaves out: what
+a derivation does (`rolloutlog.buffer.derivations.protocol`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any, cast
+
+from pydantic import BeforeValidator, SerializeAsAny, ValidationError
+
+from rolloutlog.contract.section import Section
+
+GROUP = "rolloutlog.derivations"
+
+
+def derivation_types() -> list[str]:
+    """Names of all that are installed."""
+    return sorted(entry_points(group=GROUP).names)
+
+
+@cache
+def derivation_type(name: str) -> type[Section]:
+    """The class of settings, and of what they do, that is installed under that name.
+
+    Raises ValueError where none is, or what is can't be settings.
+    """
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        raise ValueError(f"no derivation of type {name!r} is installed; there are {', '.join(derivation_types())}")
+    return _loaded(next(iter(found)))
+
+
+def _loaded(point: EntryPoint) -> type[Section]:
+    try:
+        offered = point.load()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"the derivation {point.name!r} can't be loaded from {point.value}: {error}") from error
+    if not (isinstance(offered, type) and issubclass(offered, Section)):
+        raise ValueError(f"the derivation {point.name!r} ({point.value}) isn't a Section of settings")
+    return offered
+
+
+def _validated(given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        return given
+    options = cast("Mapping[str, Any]", given)
+    if not isinstance(name := options.get("type"), str):
+        raise ValueError(f"`type` says which derivation it is: {', '.join(derivation_types())}")
+    try:
+        return derivation_type(name).model_validate(dict(options))
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, fault['loc'])) or name}: {fault['msg']}" for fault in error.errors())
+        raise ValueError("; ".join(faults)) from error
+
+
+Derive = Annotated[SerializeAsAny[Section], BeforeValidator(_validated)]
+"""Settings of one derivation, tagged by `type`; the types are those that are installed."""
