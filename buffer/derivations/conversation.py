@@ -51,8 +51,8 @@ class Conversation:
 
     @property
     def last_branch(self) -> list[int]:
-        """Path from the main root to the leaf of its tree that was created last; empty without (decisions/replay#69)."""
-        return max(self.branches, key=lambda path: path[-1], default=[])
+        """Path from the main root to its leaf that was created last; empty without nodes (decisions/replay#69)."""
+        return max(self.branches, key=lambda path: path[-1]) if self.branches else []
 
     def first_sampled(self, path: Sequence[int]) -> int | None:
         """Position on the path of its first sampled node."""

@@ -43,8 +43,10 @@ def needs_container(record: dict[str, Any]) -> bool:
 
 
 def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | None = None) -> list[AnchorPoint] | Skip:
-    """Where that derivation may resume this source, or why it may not. `seq_len` bounds a whole sequence, so a seed that
-    leaves no token to sample is too long (decisions/replay#19)."""
+    """Where that derivation may resume this source, or why it may not.
+
+    `seq_len` bounds a whole sequence, so a seed that leaves no token to sample is too long (decisions/replay#19).
+    """
     select, derive = settings.select, derivation_of(settings.derive)
     if row.unfit:
         return Skip(row.unfit)

@@ -17,6 +17,8 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from rolloutlog.cli.reference import markdown as md
+from rolloutlog.contract.derivation_types import derivation_type, derivation_types
+from rolloutlog.contract.section import Section
 from rolloutlog.contract.settings import Settings
 from rolloutlog.settings_sources import variable_of
 
@@ -87,7 +89,7 @@ def _part(model: Model) -> tuple[str, str, str]:
 def _fields(model: Model, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Dotted names of what isn't itself a section."""
     for name, field in model.model_fields.items():
-        if _is_model(field.annotation):
+        if _is_model(field.annotation) and field.annotation is not Section:
             yield from _fields(typing.cast("Model", field.annotation), f"{prefix}{name}.")
         else:
             yield prefix + name, field
@@ -97,7 +99,8 @@ def _parts(model: Model) -> list[Model]:
     """Models inside lists and unions, in the order in which they are met, and what those hold."""
     found: dict[Model, None] = {}
     for _, field in _fields(model):
-        for inner in _inside(field.annotation):
+        installed = map(derivation_type, derivation_types()) if field.annotation is Section else ()
+        for inner in (*_inside(field.annotation), *installed):
             found |= {inner: None, **dict.fromkeys(_parts(inner))}
     return list(found)
 
@@ -123,6 +126,8 @@ def _type(annotation: Any) -> str:
         return f"list of {_type(arguments[0])}"
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
         return " or ".join(md.code(word) for word in annotation)
+    if annotation is Section:
+        return " or ".join(_type(derivation_type(name)) for name in derivation_types())
     return f"[{annotation.__name__}](#{annotation.__name__.lower()})" if _is_model(annotation) else PLAIN[annotation]
 
 

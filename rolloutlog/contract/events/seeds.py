@@ -18,7 +18,7 @@ from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.numbers import COUNTED, LIMIT, Counted
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import EventType, RunKind
+from rolloutlog.contract.vocabulary import WORD, EventType, RunKind
 from rolloutlog.contract.wire.headers import MAX_TEXT
 from rolloutlog.contract.wire.json_text import parse, write
 from rolloutlog.contract.wire.rejection import problem_of

@@ -8,6 +8,7 @@ Leaves out: whether a value agrees with its headers (`validation`).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
@@ -16,7 +17,7 @@ from typing import Any, Generic, TypeVar, overload
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.numbers import natural
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.vocabulary import Grain, RejectReason, RunKind, Status
+from rolloutlog.contract.vocabulary import WORD, Grain, RejectReason, RunKind, Status
 from rolloutlog.contract.wire.rejection import HeaderError
 
 T = TypeVar("T")
