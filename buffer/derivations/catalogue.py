@@ -5,13 +5,10 @@ Guarantees: one place where settings become a derivation. Leaves out: what each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rolloutlog.buffer.derivations.continuation import Continue
 from rolloutlog.buffer.derivations.judge import Judge
-from rolloutlog.buffer.derivations.protocol import AnchorPoint, Derivation
+from rolloutlog.buffer.derivations.protocol import Derivation
 from rolloutlog.buffer.derivations.recheck import Recheck
-from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.section import Section
 from rolloutlog.contract.settings import BufferSettings
 
@@ -29,8 +26,3 @@ def anchor_types(settings: BufferSettings) -> list[type[Derivation]]:
     """Derivations of whose anchors a row tells: our own always, and what the settings name beside them."""
     named = {type(derivation_of(each.derive)): None for each in settings.derivations}
     return list(dict.fromkeys((*OWN, *named)))
-
-
-def all_anchors(trajectory: Trajectory, types: Iterable[type[Derivation]] = OWN) -> list[AnchorPoint]:
-    """Every place at which a rollout could be resumed by any of those, whatever their settings."""
-    return [point for each in types for point in each.anchors(trajectory)]

@@ -10,7 +10,7 @@ draws, which are the same for all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.record.node import Message
@@ -83,12 +83,14 @@ class Balanced(Protocol):
         ...
 
 
+def type_name(derivation: type) -> str:
+    """The name by which settings know a type."""
+    return str(cast("type[Section]", derivation).model_fields["type"].default)
+
+
 class DerivationSection(Section):
     """What most derivations have in common: one kind of anchor, all of them drawn from, and no tokens but the
-    source's. Subclasses give `type` a literal, and have `anchors` and `prompt`."""
-
-    type: str
-    """The derivation."""
+    source's. Subclasses have a field `type`, a literal with its default, and `anchors` and `prompt`."""
 
     @property
     def most_anchors(self) -> int | None:
@@ -102,7 +104,7 @@ class DerivationSection(Section):
 
     def takes(self, anchor: AnchorPoint) -> bool:
         """Those that have its name."""
-        return anchor.kind == self.type
+        return anchor.kind == type_name(type(self))
 
     def tokens(self, anchor: AnchorPoint) -> int:
         """Those of the source's context."""

@@ -1,35 +1,48 @@
 """Anchors as they lie in a rollout's row: packed, since most rows are never drawn from.
 
-Guarantees: what is unpacked is what was packed, in its order; `check_packed` refuses what `unpack` couldn't read.
-Leaves out: finding anchors (`rolloutlog.buffer.derivations`).
+Guarantees: what is unpacked is what was packed, by kind and in its order; `check_packed` refuses what `unpack` couldn't
+read. Leaves out: finding anchors (`rolloutlog.buffer.derivations`).
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
-from rolloutlog.contract.vocabulary import AnchorKind
+from rolloutlog.contract.vocabulary import WORD
 
-_ANCHOR = struct.Struct("<Bii")
-"""Kind, node and tokens of an `AnchorPoint`."""
-_KINDS = tuple(AnchorKind)
+_Kind = Annotated[str, Meta(pattern=WORD)]
+_Places = dict[_Kind, list[Annotated[int, Meta(ge=0, le=2**31 - 1)]]]
+"""Of each kind node and tokens, again and again."""
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(_Places)
 
 
 def pack(anchors: Iterable[AnchorPoint]) -> bytes:
-    """Anchors as they lie in a row."""
-    return b"".join(_ANCHOR.pack(_KINDS.index(kind), node, tokens) for kind, node, tokens in anchors)
+    """Anchors as they lie in a row; nothing for none."""
+    places: dict[str, list[int]] = {}
+    for kind, node, tokens in anchors:
+        places.setdefault(str(kind), []).extend((node, tokens))
+    return _ENCODER.encode(places) if places else b""
 
 
 def unpack(packed: bytes) -> list[AnchorPoint]:
     """Anchors of a row."""
-    return [AnchorPoint(_KINDS[kind], node, tokens) for kind, node, tokens in _ANCHOR.iter_unpack(packed)]
+    if not packed:
+        return []
+    places = _DECODER.decode(packed)
+    return [
+        AnchorPoint(kind, node, tokens)
+        for kind, numbers in places.items()
+        for node, tokens in zip(numbers[::2], numbers[1::2], strict=True)
+    ]
 
 
 def check_packed(packed: bytes) -> None:
     """Refuse what no shard packs. Raises ValueError."""
-    if len(packed) % _ANCHOR.size:
-        raise ValueError(f"{len(packed)} bytes of anchors, of {_ANCHOR.size} each")
-    if packed and max(packed[:: _ANCHOR.size]) >= len(_KINDS):
-        raise ValueError("an anchor of an unknown kind")
+    if packed and any(len(numbers) % 2 or not numbers for numbers in _DECODER.decode(packed).values()):
+        raise ValueError("an anchor of a row without its tokens")

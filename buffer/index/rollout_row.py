@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.index_row import Attempt, IndexRow, Member, Number, Size, Text
@@ -29,7 +29,8 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
 
     `rejected` marks a bad record that only resolved its slot, which has no digest; `late` one whose group had ended
     when it was folded. `source` is the id that an imported rollout had in its own run. `packed` holds the `anchors`:
-    all places, of every kind, at which it could be resumed.
+    all places, of every kind, at which it could be resumed; `faulty` are types of derivations that failed on it. `step`
+    is the train step in whose window it was made, as far as it is known.
     """
 
     TYPE: ClassVar[EventType] = EventType.ROLLOUT_INDEXED
@@ -62,6 +63,9 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
     unfit: str = ""
     packed: bytes = b""
     late: bool = False
+    step: Number | None = None
+    branches: Number = 0
+    faulty: list[str] = field(default_factory=list[str])
 
     @property
     def key(self) -> str:

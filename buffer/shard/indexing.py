@@ -8,9 +8,11 @@ shard.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from rolloutlog.buffer.derivations.catalogue import OWN
+from rolloutlog.buffer.derivations.protocol import Derivation
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode, row_event
 from rolloutlog.buffer.index.rows import (
@@ -47,17 +49,21 @@ MAX_ROW = 40 * 1024
 
 
 class Found(NamedTuple):
-    """The row of an event; `fault` says why nothing can be derived from the sound record that it describes."""
+    """The row of an event; `faults` says of each type of derivation why nothing can be derived by it from the sound
+    record that it describes; under "" of all."""
 
     row: Row
-    fault: str | None = None
+    faults: Mapping[str, str] = {}
 
 
-def row_of(event: Event, partitions: int, body: Resolved | None = None) -> Found:
-    """The row of an event, from its body; None: the one that it carries. Raises Rejected."""
+def row_of(
+    event: Event, partitions: int, body: Resolved | None = None, types: Iterable[type[Derivation]] = OWN
+) -> Found:  # fmt: skip
+    """The row of an event, from its body (None: the one that it carries), with the anchors of derivations of those
+    types. Raises Rejected."""
     kind = read_headers(event, partitions)
     if kind in STATUS_OF:
-        return _rollout(event, body)
+        return _rollout(event, body, types)
     return Found(_seed(event, body) if kind is EventType.SEED_EMITTED else _READERS[kind](event))
 
 
@@ -100,11 +106,11 @@ def rejected_row(event: Event, rejected: Rejected) -> RolloutRow | None:
     )
 
 
-def _rollout(event: Event, body: Resolved | None) -> Found:
+def _rollout(event: Event, body: Resolved | None, types: Iterable[type[Derivation]]) -> Found:
     body = body_of(event, body)
     rollout = read_rollout(event, body)
     slot, trajectory = rollout.slot, rollout.trajectory
-    fit = eligibility_of(rollout)
+    fit = eligibility_of(rollout, types)
     oldest, newest = trajectory.policy_span or (None, None)
     row = RolloutRow(
         offset=event.offset,
@@ -134,8 +140,11 @@ def _rollout(event: Event, body: Resolved | None) -> Found:
         container=fit.container,
         unfit=fit.unfit or "",
         packed=fit.packed,
+        step=event.headers.step if event.headers.step is not None else slot.dispatch_step,
+        branches=len(trajectory.branches),
+        faulty=sorted(filter(None, fit.faults)),
     )
-    return Found(row, fit.fault)
+    return Found(row, fit.faults)
 
 
 def _short(text: str | None) -> str | None:

@@ -91,6 +91,7 @@ def source_of(source: SourceRecord, partition: int, trajectory: Trajectory) -> s
         handle=str(row.handle(partition)),
         digest=row.digest,
         reward=source.reward,
+        step=row.step,
         trace=trace,
         base=base,
         oldest_policy=None if row.oldest is None else str(row.oldest),

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from rolloutlog.buffer.derivations.catalogue import anchor_types
+from rolloutlog.buffer.derivations.protocol import Derivation
 from rolloutlog.buffer.group.membership import Disposition
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import CancelRow, Row, SeedRow, StateRow, TakeRow, WantedRow
@@ -58,6 +60,7 @@ class Shard:
     source: str
     digest: str
     members: MemberEmitter
+    types: list[type[Derivation]]
     wanted: Wanted = field(default_factory=Wanted)
     rows: list[tuple[Row, Outgoing]] = field(default_factory=list[tuple[Row, Outgoing]])
     dead_letters: list[Outgoing] = field(default_factory=list[Outgoing])
@@ -78,6 +81,7 @@ class Shard:
             source=source,
             digest=digest,
             members=MemberEmitter(partition, source, settings.buffer.max_attempts),
+            types=anchor_types(settings.buffer),
         )
 
     # reading
@@ -96,7 +100,7 @@ class Shard:
     def read(self, event: Event, body: Resolved | None = None, *, now: int, clock: float) -> None:
         """Fold one event, from its body (None: the one that it carries); bad ones become dead letters."""
         try:
-            found = row_of(event, self.settings.topics.partitions, body)
+            found = row_of(event, self.settings.topics.partitions, body, self.types)
             self._fold(found, event, body, now, clock)
         except Rejected as rejected:
             self._reject(event, rejected, now)
@@ -113,8 +117,9 @@ class Shard:
             return
         self.rows.append((row, made))
         self._acknowledge(row)
-        if isinstance(row, RolloutRow) and found.fault is not None:
-            self._reject_derivation(row, found.fault, None, now)
+        if isinstance(row, RolloutRow):
+            for derivation, fault in found.faults.items():
+                self._reject_derivation(row, fault, derivation or None, now)
         if isinstance(row, RolloutRow) and row.offset in self.fold.pool.sources:
             self.cache.put(row.offset, body_of(event, body))
 

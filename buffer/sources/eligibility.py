@@ -1,17 +1,21 @@
 """What a sound record is fit for as a source: where it could be resumed, or why it can't be (decisions/replay#21).
 
-Guarantees: total: whatever the JSON of the record makes a derivation raise is a `fault` of this record, told once, with
-its row; what it offers can be written into a seed again. Leaves out: settings (`selection`).
+Guarantees: total: whatever the JSON of the record makes a derivation raise is a fault of that derivation on this
+record, told once, with its row, and no other derivation's; what it offers can be written into a seed again. Leaves out:
+settings (`selection`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import orjson
 
-from rolloutlog.buffer.derivations.catalogue import all_anchors
+from rolloutlog.buffer.derivations.catalogue import OWN
 from rolloutlog.buffer.derivations.chat_shape import check_chat
+from rolloutlog.buffer.derivations.protocol import AnchorPoint, Derivation, type_name
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.selection import needs_container, unfit
@@ -19,39 +23,56 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.wire.rejection import HOSTILE, fault_of
 
-MAX_ANCHORS = 2048
-"""Anchors in a rollout's row: with its texts it stays below the least limit that a topic may have."""
+MAX_ANCHORS = 512
+"""Anchors of one kind in a rollout's row, the newest: with its texts it stays below the least limit of a topic."""
+ALL = ""
+"""In `faults`: whatever the derivation."""
 
 
 @dataclass(slots=True, frozen=True)
 class Eligibility:
-    """`unfit` says why it is no source, whatever the settings; `fault` what made a derivation fail on it; `packed` are
-    the anchors as they lie in its row."""
+    """`unfit` says why it is no source, whatever the settings; `faults` what made each derivation fail on it, by its
+    type; `packed` are the anchors as they lie in its row."""
 
     unfit: Skip | None = None
     container: bool = False
     packed: bytes = b""
-    fault: str | None = None
+    faults: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def eligibility_of(rollout: Rollout) -> Eligibility:
-    """Judge a checked rollout."""
+def eligibility_of(rollout: Rollout, types: Iterable[type[Derivation]] = OWN) -> Eligibility:
+    """Judge a checked rollout, as a source of derivations of those types."""
     try:
-        return _judged(rollout)
+        return _judged(rollout, types)
     except HOSTILE as error:
-        return Eligibility(Skip.REJECTED, fault=fault_of(error))
+        return Eligibility(Skip.REJECTED, faults={ALL: fault_of(error)})
 
 
-def _judged(rollout: Rollout) -> Eligibility:
+def _judged(rollout: Rollout, types: Iterable[type[Derivation]]) -> Eligibility:
     trajectory = rollout.trajectory
     container = needs_container(trajectory.record)
     if (skip := unfit(rollout)) is not None:
         return Eligibility(skip, container)
     check_chat(trajectory)
-    anchors = all_anchors(trajectory)[-MAX_ANCHORS:]
+    anchors, faults = _anchors(trajectory, types)
     if anchors:
         _check_writable(trajectory)
-    return Eligibility(None, container, pack(anchors))
+    return Eligibility(None, container, pack(anchors), faults)
+
+
+def _anchors(
+    trajectory: Trajectory, types: Iterable[type[Derivation]]
+) -> tuple[list[AnchorPoint], dict[str, str]]:  # fmt: skip
+    """Anchors of each type, of each kind the newest, and what made a type fail."""
+    found: dict[str, deque[AnchorPoint]] = {}
+    faults: dict[str, str] = {}
+    for each in types:
+        try:
+            for point in each.anchors(trajectory):
+                found.setdefault(str(point.kind), deque(maxlen=MAX_ANCHORS)).append(point)
+        except HOSTILE as error:
+            faults[type_name(each)] = fault_of(error)
+    return [point for points in found.values() for point in points], faults
 
 
 def _check_writable(trajectory: Trajectory) -> None:

@@ -56,6 +56,8 @@ def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | No
         return Skip.CONTAINER
     if (skip := _environment(row, select)) is not None:
         return skip
+    if derive.type in row.faulty:
+        return Skip.REJECTED
     points = [point for point in row.anchors if derive.takes(point)]
     if not points:
         return Skip.NO_SEED

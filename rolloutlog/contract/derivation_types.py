@@ -17,6 +17,8 @@ from pydantic import BeforeValidator, SerializeAsAny, ValidationError
 from rolloutlog.contract.section import Section
 
 GROUP = "rolloutlog.derivations"
+DEFAULT = "continue"
+"""The type of a derivation that doesn't say it."""
 
 
 def derivation_types() -> list[str]:
@@ -50,13 +52,18 @@ def _validated(given: Any) -> Any:
     if not isinstance(given, Mapping):
         return given
     options = cast("Mapping[str, Any]", given)
-    if not isinstance(name := options.get("type"), str):
+    if not isinstance(name := options.get("type", DEFAULT), str):
         raise ValueError(f"`type` says which derivation it is: {', '.join(derivation_types())}")
     try:
         return derivation_type(name).model_validate(dict(options))
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, fault['loc'])) or name}: {fault['msg']}" for fault in error.errors())
         raise ValueError("; ".join(faults)) from error
+
+
+def default_derivation() -> Section:
+    """The derivation of which nothing is said."""
+    return derivation_type(DEFAULT)()
 
 
 Derive = Annotated[SerializeAsAny[Section], BeforeValidator(_validated)]

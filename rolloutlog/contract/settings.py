@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from pydantic import Field, ValidationError, model_validator
 
-from rolloutlog.contract.derivation_types import Derive
+from rolloutlog.contract.derivation_types import Derive, default_derivation
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
@@ -96,7 +96,7 @@ class DerivationSettings(Section):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     """Recorded as `derivation`; sources of a chained one are named `env/name`."""
-    derive: Derive
+    derive: Derive = Field(default_factory=default_derivation)
     """What the derivation does, by its `type`: one of those that are installed."""
     select: Selection = Field(default_factory=Selection)
     """Which rollouts it may draw from."""

@@ -23,6 +23,7 @@ from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.contract.vocabulary import AnchorKind
 from rolloutlog.contract.wire.headers import Headers
 
 NOW = 1_790_000_000_000
@@ -128,11 +129,14 @@ def restored(log: PartitionLog) -> Fold:
     return Owner(log).shard.fold
 
 
+CONTINUES = [{"name": f"continue-{anchor}", "derive": {"type": "continue", "anchor": anchor}} for anchor in AnchorKind]
+
+
 def settings_of(**changes: Any) -> Settings:
     """Settings of one partition that derives freely."""
     known: dict[str, Any] = {
         "topics": {"partitions": 1},
-        "buffer": {"ratio": 10.0, "capacity": 16},
+        "buffer": {"ratio": 10.0, "capacity": 16, "derivations": CONTINUES},
         "trainer": {"batch_groups": 1, "max_open": 41, "overcommit": True},
     }
     merged = {name: {**known.get(name, {}), **changes.get(name, {})} for name in known.keys() | changes.keys()}

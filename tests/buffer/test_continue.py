@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from rolloutlog.buffer.derivations.continuation import Continuation, anchor_points
+from rolloutlog.buffer.derivations.continuation import Continue
+from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import AnchorKind
@@ -14,6 +15,10 @@ from tests.buffer.recorded import golden, july, say, traces, trajectory_of
 
 COMPACTION, TOOL_CALL = AnchorKind.COMPACTION, AnchorKind.TOOL_CALL
 CASES = july()
+
+
+def anchor_points(trajectory: Trajectory, kind: AnchorKind) -> list[AnchorPoint]:
+    return [point for point in Continue.anchors(trajectory) if Continue(anchor=kind).takes(point)]
 
 
 def anchors(kind: AnchorKind, trajectory: Trajectory) -> list[int]:
@@ -39,7 +44,7 @@ class TestGolden:
         points = anchor_points(CASES[case], COMPACTION)
         assert [point.tokens for point in points] == [seed["tokens"] for seed in seeds]
         for point, seed in zip(points, seeds, strict=True):
-            prompt = Continuation(COMPACTION).prompt(CASES[case], point)
+            prompt = Continue(anchor=COMPACTION).prompt(CASES[case], point)
             assert prompt[0]["role"] == "system", "the system message is kept (decisions/replay#58)"
             said = [{"role": "user", "content": seed["prompt"]}] if isinstance(seed["prompt"], str) else seed["prompt"]
             assert prompt[1:] == said
@@ -54,14 +59,14 @@ class TestGolden:
         seeds = golden("pr1933_seeds.json")[case]["tool_call_all"]
         assert [point.tokens for point in points] == [seed["tokens"] for seed in seeds]
         for point, seed in zip(points, seeds, strict=True):
-            assert Continuation(TOOL_CALL).prompt(CASES[case], point)[1:] == seed["prompt"]
+            assert Continue(anchor=TOOL_CALL).prompt(CASES[case], point)[1:] == seed["prompt"]
 
     @pytest.mark.parametrize("case", ["compacted", "kept_task_restart"])
     def test_a_compaction_prompt_keeps_what_the_buffer_design_rendered(self, case: str) -> None:
         """The path from the root, system message included (decisions/replay#56)."""
         seeds = golden("pr1919_surgery_and_judge.json")[case]["continue_seeds"]
         (point,) = anchor_points(CASES[case], COMPACTION)
-        assert Continuation(COMPACTION).prompt(CASES[case], point) == spoken(seeds[str(point.node)])
+        assert Continue(anchor=COMPACTION).prompt(CASES[case], point) == spoken(seeds[str(point.node)])
 
     def test_an_august_trace_has_its_restart_and_its_tool_turns_although_ids_repeat(self) -> None:
         """E4: `call_0` repeats in successive turns; matching is per assistant turn."""
@@ -196,5 +201,5 @@ def test_without_recorded_tokens_a_context_is_a_quarter_of_its_characters() -> N
 
 
 def test_nodes_without_messages_make_no_anchor() -> None:
-    assert anchor_points(graph(Node(), Node(parent=0, sampled=True)), COMPACTION, TOOL_CALL) == []
-    assert anchor_points(CASES["empty_cancelled"], COMPACTION, TOOL_CALL) == []
+    assert Continue.anchors(graph(Node(), Node(parent=0, sampled=True))) == []
+    assert Continue.anchors(CASES["empty_cancelled"]) == []

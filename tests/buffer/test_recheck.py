@@ -34,7 +34,7 @@ def test_recorded_cases_are_asked_what_the_record_design_asked(case: str) -> Non
     assert [CHECK.tokens(point) for point in points] == ([] if seed is None else [seed["tokens"]])
     for point in points:
         prompt = CHECK.prompt(CASES[case], point)
-        assert (prompt[0]["role"], prompt[1:]) == ("system", seed["prompt"])
+        assert (prompt[0]["role"], prompt[1:]) == ("system", (seed or {}).get("prompt"))
 
 
 def test_it_is_the_main_tree_whoever_wrote_last() -> None:

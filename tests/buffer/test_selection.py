@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import Row
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.indexing import row_of
+from rolloutlog.buffer.sources.screening import candidates_of
 from rolloutlog.buffer.sources.selection import anchors_for, in_band
 from rolloutlog.contract.record.node import Node
-from rolloutlog.contract.settings import DerivationSettings, Selection
+from rolloutlog.contract.settings import BufferSettings, DerivationSettings, Selection
 from rolloutlog.contract.vocabulary import AnchorKind, Status
 from tests.buffer.events_by_hand import rollout, tool_turns
 from tests.buffer.partition_log import PartitionLog, settings_of
@@ -88,7 +90,7 @@ def test_source_envs_name_an_environment_or_one_of_its_derivations(
 
 def test_overlong_contexts_are_skipped_by_anchor() -> None:
     """An early anchor may fit where a late one doesn't (decisions/replay#14)."""
-    first, second = row().anchors
+    first, second = (anchor for anchor in row().anchors if anchor.kind == AnchorKind.TOOL_CALL)
     assert _points(row(), settings(max_seed_tokens=first.tokens)) == [first]
     assert _points(row(), settings(max_seed_tokens=second.tokens)) == [first, second]
     assert anchors_for(row(), settings(max_seed_tokens=first.tokens - 1)) is Skip.OVERLONG
@@ -97,7 +99,7 @@ def test_overlong_contexts_are_skipped_by_anchor() -> None:
 def test_each_derivation_sees_its_own_kind_of_anchor() -> None:
     nodes = [*tool_turns(1), say("user", "summary", 0), say("assistant", "on", 5)]
     both = row(nodes=nodes)
-    assert [point.kind for point in both.anchors] == [AnchorKind.COMPACTION, AnchorKind.TOOL_CALL]
+    assert [point.kind for point in both.anchors] == [AnchorKind.COMPACTION, AnchorKind.TOOL_CALL, "recheck", "judge"]
     assert [point.node for point in _points(both, settings(AnchorKind.COMPACTION))] == [5]
     assert [point.node for point in _points(both, settings(AnchorKind.TOOL_CALL))] == [3]
 
@@ -125,3 +127,38 @@ def _points(found: RolloutRow, chosen: DerivationSettings) -> list[Any]:
     points = anchors_for(found, chosen)
     assert isinstance(points, list)
     return points
+
+
+def of(derive: dict[str, Any], **facts: Any) -> DerivationSettings:
+    return DerivationSettings.model_validate({"name": "again", "derive": derive, **facts})
+
+
+def test_a_judge_reads_what_was_said_and_needs_no_container() -> None:
+    """decisions/replay#8 and #75."""
+    contained = row(record={"task": {"image": "x"}})
+    assert isinstance(anchors_for(contained, of({"type": "judge"})), list)
+    assert anchors_for(contained, of({"type": "recheck"})) is Skip.CONTAINER
+
+
+def test_a_seed_that_leaves_no_token_of_a_sequence_is_overlong() -> None:
+    """Of `seq_len`, a seed's tokens are those of the whole prompt, the turn that asks included
+    (decisions/replay#19)."""
+    told, recheck = row(), of({"type": "recheck", "instruction": "x" * 40})
+    (end,) = (anchor for anchor in told.anchors if anchor.kind == "recheck")
+    assert anchors_for(told, recheck, end.tokens + 10) is Skip.OVERLONG
+    assert anchors_for(told, recheck, end.tokens + 11) == [end]
+    wants_five = of({"type": "recheck", "instruction": "x" * 40}, budget=5)
+    assert anchors_for(told, wants_five, end.tokens + 14) is Skip.OVERLONG
+    assert anchors_for(told, wants_five, end.tokens + 15) == [end]
+
+
+def test_a_source_whose_reward_lies_outside_of_the_band_is_counted_and_keeps_its_places() -> None:
+    """A later reward may lie in it (decisions/replay#13 and #26)."""
+    buffer = BufferSettings.model_validate(
+        {"derivations": [{"name": "wrong", "derive": {"type": "recheck"}, "select": {"max_source_reward": 0.5}}]}
+    )
+    skips: Counter[tuple[str, Skip]] = Counter()
+    assert len(candidates_of(row(reward=1.0), buffer, skips)) == 1
+    assert skips == {("wrong", Skip.SOURCE_REWARD): 1}
+    assert len(candidates_of(row(reward=0.5), buffer, skips)) == 1
+    assert skips.total() == 1

@@ -62,7 +62,7 @@ class TestDerivedSeeds:
             "sums",
         )
         assert seed.anchor
-        assert seed.anchor.kind is AnchorKind.TOOL_CALL
+        assert seed.anchor.kind == AnchorKind.TOOL_CALL
         assert seed.messages
         assert [m["role"] for m in seed.messages][:2] == ["system", "user"]
         assert seed.messages[-1]["role"] == "tool"
@@ -132,6 +132,27 @@ class TestDerivedSeeds:
         log.append(*[_ended(ended)])
         owner.settle()
         assert len(log.seeds) == 3
+
+    def test_a_derived_group_is_never_of_one(self) -> None:
+        """As many as the source's group; where that was alone, as many as the run says."""
+        log = log_of(rollout("a", group_size=1), buffer={"ratio": 1.0, "group_size": 5})
+        Owner(log).settle()
+        assert [seed.group_size for seed in log.seeds] == [5]
+        log = log_of(*whole("a"), buffer={"ratio": 1.0, "derivations": [{**AFTER_TOOLS, "group_size": 3}]})
+        Owner(log).settle()
+        assert [seed.group_size for seed in log.seeds] == [3]
+
+    def test_a_seed_may_sample_what_its_prompt_leaves_of_a_sequence(self) -> None:
+        """decisions/replay#19."""
+        log = log_of(*whole("a"), buffer={"ratio": 1.0, "seq_len": 1000})
+        Owner(log).settle()
+        (seed,) = log.seeds
+        assert seed.tokens
+        assert seed.budget == 1000 - seed.tokens
+        given = [{**AFTER_TOOLS, "budget": 7}]
+        log = log_of(*whole("a"), buffer={"ratio": 1.0, "seq_len": 1000, "derivations": given})
+        Owner(log).settle()
+        assert [seed.budget for seed in log.seeds] == [7]
 
     def test_a_candidate_is_drawn_max_draws_times(self) -> None:
         log = log_of(*whole("a"), *whole("b"))

@@ -71,7 +71,7 @@ def test_a_resumed_member_descends_from_the_origin_seed() -> None:
     slot = AGAIN.slot(AGAIN.wanted[0], offset=99)
     assert (slot.member, slot.attempt) == (2, 2)
     assert (slot.origin_seed, slot.origin_offset) == ("f", 12)
-    assert slot.seed_kind is SeedKind.RESUME
+    assert slot.seed_kind == SeedKind.RESUME
 
 
 def test_a_derived_member_keeps_its_lineage() -> None:
@@ -86,7 +86,7 @@ def test_a_derived_member_keeps_its_lineage() -> None:
         ({"group": "other"}, RejectReason.INCONSISTENT),
         ({"group_size": 0}, RejectReason.SHAPE),
         ({"group_train": 4}, RejectReason.SHAPE),
-        ({"kind": "imagine"}, RejectReason.SHAPE),
+        ({"kind": "Imagine!"}, RejectReason.SHAPE),
         ({"more": 1}, RejectReason.SHAPE),
         ({"asks": [{"member": 1, "attempt": 1}]}, RejectReason.SHAPE),
         ({"kind": "reroll"}, RejectReason.SHAPE),

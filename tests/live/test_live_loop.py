@@ -157,7 +157,7 @@ def assert_acts_ended_as_they_must(account: Account) -> None:
 
     aborted, resumed, *_ = account.of("g-pause", 0)
     assert (aborted.status, resumed.status) == (Status.ABORTED, Status.COMPLETED)
-    assert account.asked("g-pause")[0][0].kind is SeedKind.RESUME
+    assert account.asked("g-pause")[0][0].kind == SeedKind.RESUME
     prefix = aborted.trajectory.token_ids
     assert resumed.trajectory.token_ids[: len(prefix)].tolist() == prefix.tolist(), "by token ids, not by text"
 

@@ -58,6 +58,7 @@ class Source(_Fact):
     handle: str
     digest: str | None = None
     reward: float | None = None
+    step: Count | None = None
     trace: str | None = None
     base: Count = 0
     oldest_policy: str | None = None

@@ -1,0 +1,111 @@
+"""A derivation of somebody else: found by entry point, and of no more concern to the buffer than its hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any, Literal
+
+import orjson
+import pytest
+from pydantic import ValidationError
+
+from rolloutlog.buffer.derivations.protocol import AnchorPoint, DerivationSection
+from rolloutlog.contract import derivation_types
+from rolloutlog.contract.record.node import Message
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.contract.settings import DerivationSettings, Settings
+from rolloutlog.contract.topics import Topic
+from tests.buffer.events_by_hand import rollout
+from tests.buffer.partition_log import Owner, PartitionLog, settings_of
+
+
+class Retry(DerivationSection):
+    """Ask the first question again, with a word of caution."""
+
+    type: Literal["retry"] = "retry"
+    word: str = "carefully"
+
+    @classmethod
+    def anchors(cls, trajectory: Trajectory) -> Iterable[AnchorPoint]:
+        if trajectory.record.get("task") == {"breaks": True}:
+            raise KeyError("nothing to retry")
+        return [AnchorPoint("retry", 0, 7)]
+
+    def prompt(self, trajectory: Trajectory, anchor: AnchorPoint) -> list[Message]:
+        return [trajectory.messages[anchor.node] or {}, {"role": "user", "content": self.word}]
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if a package with these entry points were there."""
+    known = derivation_types.entry_points
+    mine = [
+        EntryPoint(name, f"tests.buffer.test_plug_in:{value}", derivation_types.GROUP)
+        for name, value in {"retry": "Retry", "gone": "Gone", "odd": "rollout"}.items()
+    ]
+
+    def found(**chosen: str) -> EntryPoints:
+        return EntryPoints([*known(group=derivation_types.GROUP), *mine]).select(**chosen)
+
+    monkeypatch.setattr(derivation_types, "entry_points", found)
+    derivation_types.derivation_type.cache_clear()
+    yield
+    derivation_types.derivation_type.cache_clear()
+
+
+def settings(**derive: Any) -> Settings:
+    given = [{"name": "again", "derive": {"type": "retry", **derive}}]
+    return settings_of(buffer={"derivations": given})
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_settings_are_settings_like_ours_and_come_back_from_their_dump() -> None:
+    """decisions/replay#20."""
+    told = settings(word="slowly")
+    assert told.buffer.derivations[0].derive.model_dump() == {"type": "retry", "word": "slowly"}
+    assert Settings.model_validate_json(told.model_dump_json()).digest == told.digest != settings().digest
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("derive", "message"),
+    [
+        ({"type": "retry", "words": "x"}, "words: Extra inputs are not permitted"),
+        ({"type": "imagine"}, "no derivation of type 'imagine' is installed; there are continue, gone, judge, odd, "),
+        ({"type": "gone"}, "can't be loaded from tests.buffer.test_plug_in:Gone"),
+        ({"type": "odd"}, "isn't a Section of settings"),
+        ({"type": 3}, "`type` says which derivation it is"),
+    ],
+)
+def test_what_is_wrong_with_it_is_said_where_settings_are_read(derive: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        DerivationSettings.model_validate({"name": "again", "derive": derive})
+
+
+@pytest.mark.usefixtures("installed")
+def test_it_seeds_as_ours_do() -> None:
+    log = PartitionLog(settings(word="slowly"))
+    log.append(rollout("a", 0), rollout("a", 1))
+    Owner(log).settle()
+    seed = log.seeds[0]
+    assert (seed.kind, seed.derivation, seed.tokens) == ("retry", "again", 7)
+    assert seed.anchor is not None
+    assert (seed.anchor.kind, seed.anchor.node) == ("retry", 0)
+    assert seed.messages is not None
+    assert seed.messages[-1] == {"role": "user", "content": "slowly"}
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_it_raises_is_told_of_it_alone_and_others_derive() -> None:
+    """Whatever a derivation raises is a dead letter for that derivation alone (design/buffer#hostile-json)."""
+    given = [{"name": "again", "derive": {"type": "retry"}}, {"name": "check", "derive": {"type": "recheck"}}]
+    log = PartitionLog(settings_of(buffer={"derivations": given}))
+    log.append(*(rollout("a", member, record={"task": {"breaks": True}}) for member in range(2)))
+    Owner(log).settle()
+    assert {seed.derivation for seed in log.seeds} == {"check"}
+    letters = [orjson.loads(event.value or b"") for event in log.topics[Topic.DEAD_LETTERS]]
+    assert len(letters) == 2
+    letter = letters[0]
+    assert letter["derivation"] == "retry"
+    assert "nothing to retry" in letter["detail"]
