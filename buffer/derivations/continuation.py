@@ -58,5 +58,5 @@ class Continue(DerivationSection):
         return anchor.kind == self.anchor
 
     def prompt(self, trajectory: Trajectory, anchor: AnchorPoint) -> list[Message]:
-        """Messages from the root to the anchor, system message included (decisions/replay#differences)."""
+        """Messages from the root to the anchor, system message included (decisions/replay#58)."""
         return Conversation(trajectory).prompt(anchor.node)

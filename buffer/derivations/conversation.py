@@ -165,7 +165,7 @@ def _whole_turns(talk: Conversation, path: Sequence[int]) -> list[int]:
 def finished(talk: Conversation) -> list[int]:
     """The main tree's last conversation without calls that nobody answered and without trailing user turns.
 
-    Empty where a node has no message, or no sampled answer is left (decisions/replay#69 to 71).
+    Empty where a node has no message, or no sampled answer is left (decisions/replay#69 to #71).
     """
     if not talk.has_messages:
         return []

@@ -1,4 +1,4 @@
-"""*Judge*: a bounded transcript of a source, and the question whether it was right (decisions/replay#75 to 84).
+"""*Judge*: a bounded transcript of a source, and the question whether it was right (decisions/replay#75 to #84).
 
 Guarantees: a rollout is right when its verdict agrees with the reward of the *immediate* source, above the threshold
 strictly; a reply without one plain verdict is wrong; braces in a transcript or a template are text like any other.
@@ -33,7 +33,7 @@ _VERDICT = re.compile(r"(?<!\w)VERDICT:[^\S\n]*(CORRECT|INCORRECT)(?!\w)", re.IG
 
 
 class Judge(DerivationSection):
-    """Ask whether a source was right, and score the answer by its recorded reward (decisions/replay#75 to 84)."""
+    """Ask whether a source was right, and score the answer by its recorded reward (decisions/replay#75 to #84)."""
 
     type: Literal["judge"] = JUDGE
     """The derivation."""
@@ -76,7 +76,7 @@ class Judge(DerivationSection):
         return [{"role": "user", "content": self.instruction.replace(PLACE, shown)}]
 
     def was_right(self, reward: float) -> bool:
-        """What the recorded reward of a source says of it (item 81)."""
+        """What the recorded reward of a source says of it (decisions/replay#81)."""
         return reward > self.success_threshold
 
     def score(self, seed: Seed, record: Mapping[str, Any]) -> float | None:
@@ -87,7 +87,7 @@ class Judge(DerivationSection):
 
 
 def verdict_of(text: str) -> bool | None:
-    """The verdict of the last line that has one and no other; None without (item 80)."""
+    """The verdict of the last line that has one and no other; None without (decisions/replay#80)."""
     for line in reversed(text.splitlines()):
         verdicts = {found.upper() for found in _VERDICT.findall(line)}
         if len(verdicts) == 1:

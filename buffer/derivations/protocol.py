@@ -1,7 +1,7 @@
 """The seam of a derivation: where a source can be resumed, and what is then asked.
 
 A derivation is one class of settings with two hooks, `anchors` and `prompt`, and a third, `score`, if it doesn't leave
-that to the innermost task. It is found by an entry point of the group `rolloutlog.derivations`.
+that to the innermost task. It is found by entry point: the group is `GROUP` of `rolloutlog.contract.derivation_types`.
 
 Guarantees: the buffer's code knows no more of a derivation than what stands here. Leaves out: selection, lineage and
 draws, which are the same for all.

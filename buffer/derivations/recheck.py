@@ -1,4 +1,4 @@
-"""*Recheck*: the finished conversation, and one turn that asks to check the work (decisions/replay#69 to 74).
+"""*Recheck*: the finished conversation, and one turn that asks to check the work (decisions/replay#69 to #74).
 
 Guarantees: the prompt ends in a whole answer of the policy's own: calls that were never answered are cut away with all
 that came after them, and so are trailing user turns. Leaves out: scoring, which is the innermost task's.
@@ -23,7 +23,7 @@ INSTRUCTION = (
 
 
 class Recheck(DerivationSection):
-    """Ask whether the finished work of a source is right (decisions/replay#69 to 74)."""
+    """Ask whether the finished work of a source is right (decisions/replay#69 to #74)."""
 
     type: Literal["recheck"] = RECHECK
     """The derivation."""

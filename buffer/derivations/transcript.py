@@ -1,4 +1,4 @@
-"""A conversation as text that somebody can judge, bounded whatever it holds (decisions/replay#76 to 78).
+"""A conversation as text that somebody can judge, bounded whatever it holds (decisions/replay#76 to #78).
 
 Guarantees: `transcript` is at most `limit` characters, its head included; it begins with the first two messages and
 ends with the last that fit; a message, or a call's arguments, that is cut says how long it was. The work is linear in

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from rolloutlog.buffer.derivations.protocol import type_name
 from rolloutlog.buffer.shard.rendering import rendered
 from rolloutlog.consumers.views.shard_view import shard_views
 from rolloutlog.contract.errors import SettingsError
@@ -39,7 +40,9 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
 
     Raises SettingsError for a derivation that the settings don't have.
     """
-    wanted = {one.name for one in settings.buffer.derivations if derivation in (None, one.name, one.derive.type)}
+    wanted = {
+        one.name for one in settings.buffer.derivations if derivation in (None, one.name, type_name(type(one.derive)))
+    }
     if derivation is not None and not wanted:
         known = ", ".join(one.name for one in settings.buffer.derivations)
         raise SettingsError(f"no derivation is called {derivation!r}; there are: {known}")

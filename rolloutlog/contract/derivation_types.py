@@ -1,7 +1,7 @@
 """Types of derivations, found by entry point: whoever offers one says what its settings are.
 
 Guarantees: settings name a type by `type`, and are validated by the class that the entry point of that name in the
-group `rolloutlog.derivations` leads to; a type that isn't installed is refused with those that are. Leaves out: what
+group that is called `GROUP` leads to; a type that isn't installed is refused with those that are. Leaves out: what
 a derivation does (`rolloutlog.buffer.derivations.protocol`).
 """
 

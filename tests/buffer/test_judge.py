@@ -1,5 +1,5 @@
 """*Judge*: a transcript that is bounded, a verdict that is plain, a score by the immediate source
-(decisions/replay#75 to 84)."""
+(decisions/replay#75 to #84)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORDS = ["VERDICT: CORRECT", "VERDICT: INCORRECT", "VERDICT:", "CORRECT", "\n", 
 class TestVerdict:
     @pytest.mark.parametrize("case", golden("verdicts.json"), ids=lambda case: case["reply"][:20])
     def test_recorded_replies_mean_what_they_meant(self, case: dict[str, Any]) -> None:
-        """Item 80."""
+        """decisions/replay#80."""
         assert verdict_of(case["reply"]) is case["verdict"]
 
     @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ class TestVerdict:
 class TestTranscript:
     @pytest.mark.parametrize("case", sorted(name for name in RENDERED if "judge_transcript_full" in RENDERED[name]))
     def test_recorded_cases_read_as_they_did(self, case: str) -> None:
-        """Item 76."""
+        """decisions/replay#76."""
         (point,) = Judge.anchors(CASES[case])
         (asked,) = Judge(instruction="{transcript}").prompt(CASES[case], point)
         assert asked == {"role": "user", "content": RENDERED[case]["judge_transcript_full"]}
         assert point.node == RENDERED[case]["final_leaf"]
 
     def test_the_first_two_and_the_last_stay_and_the_rest_is_counted(self) -> None:
-        """Item 78."""
+        """decisions/replay#78."""
         messages = [{"role": "user", "content": f"{number:03}" + "x" * 30} for number in range(100)]
         lines = transcript(messages, 1000).split("\n\n")
         assert [line.split("\n")[1][:3] for line in lines[:2]] == ["000", "001"]
@@ -69,7 +69,7 @@ class TestTranscript:
         assert [line.split("\n")[1][:3] for line in lines[-2:]] == ["098", "099"]
 
     def test_a_long_message_and_long_arguments_say_what_is_missing(self) -> None:
-        """Item 77."""
+        """decisions/replay#77."""
         call = {"id": "a", "function": {"name": "f", "arguments": "y" * 600}}
         said = transcript([{"role": "assistant", "content": "x" * 5000, "tool_calls": [call]}], 40_000)
         assert said == (
@@ -98,7 +98,7 @@ class TestTranscript:
         st.integers(1000, 5000),
     )
     def test_it_is_never_longer_than_it_may_be_head_included(self, messages: list[dict[str, Any]], limit: int) -> None:
-        """Item 78: the head alone could be too long."""
+        """decisions/replay#78: the head alone could be too long."""
         assert len(transcript(messages, limit)) <= limit
 
 
@@ -125,7 +125,7 @@ class TestScore:
     def test_right_means_that_it_agrees_with_the_immediate_source(
         self, reward: float | None, reply: str, score: float | None
     ) -> None:
-        """Item 81: above the threshold, strictly."""
+        """decisions/replay#81: above the threshold, strictly."""
         assert Judge().score(self.seed(reward), self.record("VERDICT: CORRECT", reply)) == score
 
     @pytest.mark.parametrize("record", [{}, {"nodes": None}, {"nodes": [{"message": None}]}, {"nodes": [{}]}])
@@ -135,7 +135,7 @@ class TestScore:
 
 class TestPrompt:
     def test_braces_are_text_like_any_other(self) -> None:
-        """Item 79: `str.format` broke on them."""
+        """decisions/replay#79: `str.format` broke on them."""
         asked = Judge(instruction='{"json": {}} {transcript} {0} {x}')
         trajectory = Trajectory.build([say("user", "{y} {transcript}"), say("assistant", "{}", 0)], {})
         (message,) = asked.prompt(trajectory, Judge.anchors(trajectory)[0])

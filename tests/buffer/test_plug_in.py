@@ -45,7 +45,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for name, value in {"retry": "Retry", "gone": "Gone", "odd": "rollout"}.items()
     ]
 
-    def found(**chosen: str) -> EntryPoints:
+    def found(**chosen: Any) -> EntryPoints:
         return EntryPoints([*known(group=derivation_types.GROUP), *mine]).select(**chosen)
 
     monkeypatch.setattr(derivation_types, "entry_points", found)

@@ -1,4 +1,4 @@
-"""*Recheck*: where a conversation is finished, and what is asked of it (decisions/replay#69 to 74)."""
+"""*Recheck*: where a conversation is finished, and what is asked of it (decisions/replay#69 to #74)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def asked(*nodes: Node, **record: Any) -> list[tuple[str, str]] | None:
 
 @pytest.mark.parametrize("case", sorted(SEEDS))
 def test_recorded_cases_are_asked_what_the_record_design_asked(case: str) -> None:
-    """Items 71 and 72; the system message stays (2.L). That `errored` is no source is the selection's to say (21)."""
+    """decisions/replay#71 and #72; the system message stays (decisions/replay#58). That `errored`
+    is no source is the selection's to say."""
     seed = SEEDS[case]["recheck"]
     points = Recheck.anchors(CASES[case])
     assert [CHECK.tokens(point) for point in points] == ([] if seed is None else [seed["tokens"]])
@@ -38,7 +39,7 @@ def test_recorded_cases_are_asked_what_the_record_design_asked(case: str) -> Non
 
 
 def test_it_is_the_main_tree_whoever_wrote_last() -> None:
-    """Item 69: the record design rechecked the note of a sub-agent that wrote last."""
+    """decisions/replay#69: the record design rechecked the note of a sub-agent that wrote last."""
     own, others = say("assistant", "answer", 1), [say("user", "sub"), say("assistant", "late note", 3)]
     assert asked(SYSTEM, TASK, own, *others) == [
         ("system", ""), ("user", "task"), ("assistant", "answer"), ("user", "CHECK"),
@@ -53,14 +54,14 @@ def test_of_several_branches_it_is_the_one_that_was_written_last() -> None:
 
 
 def test_a_run_of_calls_in_the_middle_that_was_answered_in_part_cuts_the_rest() -> None:
-    """Item 70: the buffer design went on from a call that dangled in the middle."""
+    """decisions/replay#70: the buffer design went on from a call that dangled in the middle."""
     work, calls = say("assistant", "work", 1), say("assistant", "", 2, calls="ab")
     nodes = [SYSTEM, TASK, work, calls, say("tool", "a", 3, answers="a"), say("assistant", "end", 4)]
     assert asked(*nodes) == [("system", ""), ("user", "task"), ("assistant", "work"), ("user", "CHECK")]
 
 
 def test_trailing_user_turns_go_and_never_stand_before_the_one_that_asks() -> None:
-    """Item 70."""
+    """decisions/replay#70."""
     nodes = [SYSTEM, TASK, say("assistant", "work", 1), say("user", "more", 2), say("user", "please", 3)]
     assert asked(*nodes) == [("system", ""), ("user", "task"), ("assistant", "work"), ("user", "CHECK")]
 
@@ -76,7 +77,7 @@ def test_trailing_user_turns_go_and_never_stand_before_the_one_that_asks() -> No
     ids=["no answer", "only a dangling call", "an answer that nobody sampled", "no message"],
 )
 def test_without_an_answer_of_its_own_there_is_nothing_to_check(nodes: list[Node]) -> None:
-    """Item 71."""
+    """decisions/replay#71."""
     assert asked(*nodes) is None
 
 
