@@ -40,12 +40,10 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
 
     Raises SettingsError for a derivation that the settings don't have.
     """
-    wanted = {
-        one.name for one in settings.buffer.derivations if derivation in (None, one.name, type_name(type(one.derive)))
-    }
+    known = {one.name: type_name(type(one.derive)) for one in settings.buffer.derivations}
+    wanted = {name for name, kind in known.items() if derivation in (None, name, kind)}
     if derivation is not None and not wanted:
-        known = ", ".join(one.name for one in settings.buffer.derivations)
-        raise SettingsError(f"no derivation is called {derivation!r}; there are: {known}")
+        raise SettingsError(f"no derivation is called {derivation!r}; there are: {', '.join(known)}")
     connection = await connect(settings, Role.PEOPLE)
     settings = (await read_run(connection)).fit(settings)
     blobs = store_of(settings)
