@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.index_row import Attempt, IndexRow, Member, Number, Size, Text
@@ -65,7 +65,7 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
     late: bool = False
     step: Number | None = None
     branches: Number = 0
-    faulty: list[str] = field(default_factory=list[str])
+    faulty: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

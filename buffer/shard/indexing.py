@@ -142,7 +142,7 @@ def _rollout(event: Event, body: Resolved | None, types: Iterable[type[Derivatio
         packed=fit.packed,
         step=event.headers.step if event.headers.step is not None else slot.dispatch_step,
         branches=len(trajectory.branches),
-        faulty=sorted(filter(None, fit.faults)),
+        faulty=tuple(sorted(filter(None, fit.faults))),
     )
     return Found(row, fit.faults)
 

@@ -10,7 +10,7 @@ from rolloutlog.buffer.shard.fold import Fold
 from tests.buffer.events_by_hand import final, rollout
 from tests.buffer.partition_log import Owner, PartitionLog, settings_of
 
-GROUPS, SIZE = 50, 8
+GROUPS, SIZE = 120, 8
 SETTINGS = settings_of(buffer={"capacity": 100})
 
 
