@@ -34,10 +34,10 @@ def run(
 
     note(f"buffer of {settings.namespace}: reading" + (" to the end" if drain else "; SIGTERM or Ctrl-C ends it"))
     reachable = with_broker(settings)
-    serve(lambda stop: run_buffer(reachable, drain=drain, stop=stop), lambda loop: _tell(loop.totals, as_json))
+    serve(lambda stop: run_buffer(reachable, drain=drain, stop=stop), lambda loop: _print_totals(loop.totals, as_json))
 
 
-def _tell(done: Totals, as_json: bool) -> None:
+def _print_totals(done: Totals, as_json: bool) -> None:
     if as_json:
         print_json({"events": done.events, "transactions": done.commits})
     else:
@@ -51,12 +51,12 @@ def reindex(settings: Settings, as_json: AsJson = False) -> None:
     from rolloutlog.consumers.reindexing import reindex as fold_anew
 
     reachable = with_broker(settings)
-    serve(lambda stop: fold_anew(reachable, stop=stop), lambda done: _tell_reindexed(done, as_json))
+    serve(lambda stop: fold_anew(reachable, stop=stop), lambda done: _print_reindexed(done, as_json))
 
 
-def _tell_reindexed(done: Reindexed, as_json: bool) -> None:
-    for said in done.cut:
-        note(f"{said}: what lay before was deleted, so the new index doesn't know it")
+def _print_reindexed(done: Reindexed, as_json: bool) -> None:
+    for cut in done.cut:
+        note(f"{cut}: what lay before was deleted, so the new index doesn't know it")
     if as_json:
         print_json({"events": done.events, "partitions": done.partitions, "cut": done.cut})
     else:

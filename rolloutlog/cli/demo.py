@@ -54,12 +54,12 @@ def demo(
 
     began = time.monotonic()
     with ExitStack() as stack:
-        with spinner("starting Apache Kafka") as tell:
+        with spinner("starting Apache Kafka") as update:
 
-            def told(step: StartProgress) -> None:
-                tell(f"{STAGES[step.stage]} ({step.done}/{step.total})")
+            def show_stage(step: StartProgress) -> None:
+                update(f"{STAGES[step.stage]} ({step.done}/{step.total})")
 
-            broker = stack.enter_context(EmbeddedKafka(on_progress=told))
+            broker = stack.enter_context(EmbeddedKafka(on_progress=show_stage))
         settings = Settings.model_validate(
             {"namespace": NAMESPACE, "bootstrap_servers": broker.bootstrap_servers, "trainer": TRAINER}
         )

@@ -19,12 +19,12 @@ import typer
 from rolloutlog.cli.options import AsJson, Limit, with_settings
 from rolloutlog.cli.screen.output import (
     note,
+    note_spared,
     print_json,
     print_rows,
     print_table,
     screenful,
     short,
-    tell_spared,
     terminal_width,
 )
 from rolloutlog.cli.screen.table import Table, numbers_text
@@ -97,7 +97,7 @@ async def print_streamed(rows: AsyncGenerator[Group], *, as_json: bool, at_most:
         summary.print()
     elif waiting:
         _print_more(table, waiting)
-        tell_spared(table)
+        note_spared(table)
     elif not summary.groups and not as_json:
         note("no such group is on the log")
 
@@ -106,7 +106,7 @@ def print_groups(rows: Iterable[Group]) -> None:
     """A line per kind of member, groups apart by their first line."""
     table = _table()
     _print_more(table, list(rows))
-    tell_spared(table)
+    note_spared(table)
 
 
 def _table() -> Table:

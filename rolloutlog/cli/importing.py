@@ -114,8 +114,8 @@ def _written(report: Report) -> str:
     if not report.imported:
         return f"nothing new of {read}"
     more = {"policies": report.policies, "members cancelled": report.cancelled}
-    said = f"; {counted(more)}" if any(more.values()) else ""
-    return f"{report.imported} rollouts of {read} {'would be ' if report.dry_run else ''}written{said}"
+    others = f"; {counted(more)}" if any(more.values()) else ""
+    return f"{report.imported} rollouts of {read} {'would be ' if report.dry_run else ''}written{others}"
 
 
 def _numbers(era: EraCounts) -> tuple[int, ...]:

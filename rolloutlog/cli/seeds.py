@@ -99,9 +99,9 @@ def _last(messages: list[dict[str, Any]] | None) -> str:
     return f"{_text(messages[-1].get('role'))}: {text if len(text) <= LONGEST else text[: LONGEST - 3] + '...'}"
 
 
-def _text(said: Any) -> str:
+def _text(content: Any) -> str:
     """What somebody else's seed says, which needn't be text."""
-    return said if isinstance(said, str) else json_text(said) if said else ""
+    return content if isinstance(content, str) else json_text(content) if content else ""
 
 
 async def _first(rows: AsyncGenerator[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ Guarantees: SIGTERM asks the service to drain; Ctrl-C cancels it, and a second o
 that is still there `END_S` seconds after the signal ends without having drained, with one line and code 143; what
 doesn't end within `LEAVE_S` seconds of the service itself (a task that swallows its cancellation, a thread that waits
 for a disk) is left behind. Foreign code beside the service can't end it: SystemExit and KeyboardInterrupt of a task or
-a callback, for which asyncio leaves its loop, are told and passed over. Leaves out: a call into C that never returns to
-Python, which only SIGKILL ends.
+a callback, for which asyncio leaves its loop, are logged and passed over. Leaves out: a call into C that never returns
+to Python, which only SIGKILL ends.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ TERMINATED = 143
 SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
-def serve(service: Callable[[asyncio.Event], Coroutine[Any, Any, T]], tell: Callable[[T], None]) -> None:
-    """Run `service(stop)` to its end and tell what it returns.
+def serve(service: Callable[[asyncio.Event], Coroutine[Any, Any, T]], show: Callable[[T], None]) -> None:
+    """Run `service(stop)` to its end and show what it returns.
 
     Raises what it raises, and KeyboardInterrupt after Ctrl-C.
     """
@@ -57,7 +57,7 @@ def serve(service: Callable[[asyncio.Event], Coroutine[Any, Any, T]], tell: Call
             left = _left(loop, threads)
             if not left:
                 runner.close()
-    tell(result)
+    show(result)
     if left:
         log.warning("left behind, since it doesn't end: %s", ", ".join(left))
         _end(0)
@@ -87,19 +87,19 @@ def _listening(
     """Signals that came. Python runs the handler between two steps of any code, so a blocked loop hinders none."""
     came: list[signal.Signals] = []
 
-    def hear(number: int, frame: FrameType | None) -> None:
-        heard = signal.Signals(number)
-        if heard is signal.SIGINT and heard in came:
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        caught = signal.Signals(number)
+        if caught is signal.SIGINT and caught in came:
             _end(INTERRUPTED)
         if not came:
-            _timer(END_S, lambda: _too_late(heard))
-        came.append(heard)
-        loop.call_soon_threadsafe(working.cancel if heard is signal.SIGINT else stop.set)
+            _timer(END_S, lambda: _too_late(caught))
+        came.append(caught)
+        loop.call_soon_threadsafe(working.cancel if caught is signal.SIGINT else stop.set)
 
     if threading.current_thread() is not threading.main_thread():
         yield came  # signals are somebody else's
         return
-    before = {number: signal.signal(number, hear) for number in SIGNALS}
+    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
     try:
         yield came
     finally:
@@ -128,10 +128,10 @@ async def _not_done(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
     return (await asyncio.wait(tasks, timeout=LEAVE_S))[1]
 
 
-def _too_late(heard: signal.Signals) -> None:
-    code = SIGNALS[heard]
+def _too_late(caught: signal.Signals) -> None:
+    code = SIGNALS[caught]
     _timer(LEAVE_S, lambda: os._exit(code))  # if even a line can't be written
-    log.error("the process didn't end within %.0f s of %s: it ends now, without what it held", END_S, heard.name)
+    log.error("the process didn't end within %.0f s of %s: it ends now, without what it held", END_S, caught.name)
     _end(code)
 
 

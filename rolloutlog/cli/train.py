@@ -49,21 +49,21 @@ def run(
         )
     from rolloutlog.trainer.dispatch_service import run_dispatch
 
-    def told(report: StepReport) -> None:
+    def show_step(report: StepReport) -> None:
         reward = "" if report.reward is None else f"reward {report.reward:.3g}, "
         what = f"{reward}{number_of(report.groups, 'group')}, {report.trainable_tokens} tokens"
         note(f"step {numbers_text(report.steps)}: {what}")
 
-    reachable, on_step = with_broker(settings), None if as_json else told
+    reachable, on_step = with_broker(settings), None if as_json else show_step
     serve(
         lambda stop: run_dispatch(reachable, step=step, steps=steps, drain=drain, on_step=on_step, stop=stop),
-        lambda done: _tell(asdict(done), as_json),
+        lambda done: _print_totals(asdict(done), as_json),
     )
 
 
-def _tell(done: dict[str, int], as_json: bool) -> None:
+def _print_totals(done: dict[str, int], as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        told_of = f"{number_of(done['groups'], 'group')} in {number_of(done['steps'], 'step')}"
-        line(f"{told_of}, {number_of(done['trainable_tokens'], 'token')} in the loss")
+        what = f"{number_of(done['groups'], 'group')} in {number_of(done['steps'], 'step')}"
+        line(f"{what}, {number_of(done['trainable_tokens'], 'token')} in the loss")

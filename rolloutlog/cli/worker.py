@@ -46,11 +46,11 @@ def run(
     note(f"worker of {settings.namespace}: taking seeds; SIGTERM or Ctrl-C ends it")
     serve(
         lambda stop: run_worker(reachable, made, sampler, concurrency=concurrency, name=name, stop=stop),
-        lambda endings: _tell(endings, as_json),
+        lambda endings: _print_endings(endings, as_json),
     )
 
 
-def _tell(endings: Mapping[str, int], as_json: bool) -> None:
+def _print_endings(endings: Mapping[str, int], as_json: bool) -> None:
     if as_json:
         print_json(dict(endings))
     else:

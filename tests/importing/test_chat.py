@@ -74,7 +74,7 @@ def test_metadata_beside_it(samples: Path, dry_run: Callable[..., Report]) -> No
 def test_a_record_is_known_by_its_digest() -> None:
     """v0 has no id: which of the equal lines of its file it is, its file must tell."""
     one, other = orjson.dumps(chat()), orjson.dumps(chat(reward=0.0))
-    assert whose(one) == whose(one)
+    assert whose(one) == whose(orjson.dumps(chat())), "an equal line"
     assert whose(one).mark != whose(other).mark
     assert (whose(one).traces, whose(one).is_of_a_file) == ((), True)
     assert whose(one).kind is RunKind.TRAIN

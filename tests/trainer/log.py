@@ -86,15 +86,15 @@ class Log:
             for event in events
         ]
 
-    async def said(self) -> list[GroupEvent]:
-        """What the trainer said of groups."""
+    async def group_events(self) -> list[GroupEvent]:
+        """What is on `group-events`."""
         return [read_group_event(event) for event in await self.read(Topic.GROUP_EVENTS)]
 
     async def finals(self) -> list[GroupFinal]:
-        return [event for event in await self.said() if isinstance(event, GroupFinal)]
+        return [event for event in await self.group_events() if isinstance(event, GroupFinal)]
 
     async def expired(self) -> list[MemberExpired]:
-        return [event for event in await self.said() if isinstance(event, MemberExpired)]
+        return [event for event in await self.group_events() if isinstance(event, MemberExpired)]
 
     def blob_files(self) -> list[Path]:
         return [path for path in Path(self.settings.blobs or "").rglob("*") if path.is_file()]

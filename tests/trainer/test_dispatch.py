@@ -25,6 +25,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.trainer.dispatch_service import run_dispatch
+from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.group_view import groups_view
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log, now
@@ -103,7 +104,20 @@ def test_it_starts_no_timeline_and_takes_a_first_step_and_a_number_of_steps(log:
     asyncio.run(body())
 
 
-def test_it_stops_when_told_and_writes_its_notes(log: Log) -> None:
+def test_it_goes_on_with_the_timeline_that_a_trainer_started(log: Log) -> None:
+    async def body() -> None:
+        async with GroupStream(log.settings):
+            pass
+        await write_groups(log, 0, 2)
+        report = await run_dispatch(log.settings, drain=True)
+        assert (report.steps, report.groups) == (1, 2)
+        assert {(final.timeline, final.step) for final in await log.finals()} == {(0, 1)}
+        assert len(await log.read(Topic.POLICY_VERSIONS)) == 2, "the trainer's timeline and version 0"
+
+    asyncio.run(body())
+
+
+def test_it_stops_when_asked_and_leaves_nothing_unwritten(log: Log) -> None:
     async def body() -> None:
         await log.bring(0)
         await log.write(*(rollout(m, 0, group=id_of("equal"), reward=1.0, seed=None) for m in range(2)))

@@ -53,7 +53,7 @@ def test_a_group_is_judged_again_when_it_is_drawn() -> None:
     assert sampler.settled == 0
 
 
-def test_drops_are_noted_when_a_group_settles_and_take_it_away() -> None:
+def test_a_group_that_is_dropped_when_it_settles_leaves_an_unwritten_event_and_is_gone() -> None:
     desk, sampler = desk_and_sampler()
     say(desk, sampler, "equal", 4, reward=1.0)
     assert [(final.group, final.reason, final.as_of) for final in sampler.unwritten.dropped] == [

@@ -49,7 +49,7 @@ async def drained(stream: GroupStream) -> list[Batch]:
     return batches
 
 
-def test_a_first_start_tells_its_timeline_and_version_zero(log: Log) -> None:
+def test_a_first_start_publishes_its_timeline_and_version_zero(log: Log) -> None:
     """Both in one transaction, and a second start goes on with that timeline (design/trainer#timelines)."""
 
     async def body() -> None:
@@ -89,7 +89,7 @@ def test_a_start_from_an_older_policy_voids_the_steps_after_it(log: Log) -> None
     asyncio.run(body())
 
 
-def test_whole_groups_are_yielded_step_by_step_and_told_with_the_policy(log: Log) -> None:
+def test_whole_groups_are_yielded_step_by_step_and_recorded_with_the_policy(log: Log) -> None:
     async def body() -> None:
         async with GroupStream(log.settings) as stream:
             await log.write(*group("a"), *group("b"), *group("c")[:1])
@@ -159,7 +159,7 @@ def test_imported_policies_start_no_timeline_and_each_group_has_its_own_step(log
     asyncio.run(body())
 
 
-def test_an_expired_member_is_told_before_the_stream_waits_and_its_next_attempt_trains(log: Log) -> None:
+def test_an_expired_member_is_on_the_log_before_the_stream_waits_and_its_next_attempt_trains(log: Log) -> None:
     """`member.expired` goes into a transaction of its own before the trainer waits (design/trainer#steps)."""
 
     async def body() -> None:
@@ -195,7 +195,7 @@ def test_an_expired_attempt_stays_expired_after_a_restart(log: Log) -> None:
     asyncio.run(body())
 
 
-def test_dropped_groups_are_told_with_the_step_and_their_lengths(log: Log) -> None:
+def test_dropped_groups_are_on_the_log_with_the_step_and_their_lengths(log: Log) -> None:
     """A discard is never silent (decisions/staleness#78 and #107)."""
 
     async def body() -> None:

@@ -56,12 +56,12 @@ def is_rollout(value: Any) -> bool:
 def node_rows(value: dict[str, Any]) -> list[tuple[Any, ...]]:
     """A row a node: what it says, and its tokens."""
     rows: list[tuple[Any, ...]] = []
-    told: list[Any] = value["record"].get("nodes") or []
+    nodes: list[Any] = value["record"].get("nodes") or []
     ids = logprobs = 0
     for number, node in enumerate(value["nodes"]):
         tokens, sampled = node["tokens"], node["sampled_tokens"]
-        message: Any = told[number].get("message") if number < len(told) and isinstance(told[number], dict) else None
-        role, text = _said(message)
+        message: Any = nodes[number].get("message") if number < len(nodes) and isinstance(nodes[number], dict) else None
+        role, text = _role_and_text(message)
         parent = None if node["parent"] < 0 else node["parent"]
         cut = (few(value["token_ids"][ids : ids + tokens]), few(value["logprobs"][logprobs : logprobs + sampled]))
         rows.append((number, parent, role, sampled or None, tokens, *cut, text))
@@ -69,11 +69,11 @@ def node_rows(value: dict[str, Any]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _said(message: Any) -> tuple[str | None, str]:
+def _role_and_text(message: Any) -> tuple[str | None, str]:
     """Role and text of a message; calls of tools stand for a text."""
     if not isinstance(message, dict):
         return None, ""
     known = cast("dict[str, Any]", message)
-    said = known.get("content") or known.get("tool_calls") or ""
-    text = said if isinstance(said, str) else str(brief(said))
+    content = known.get("content") or known.get("tool_calls") or ""
+    text = content if isinstance(content, str) else str(brief(content))
     return str(known.get("role", "")), brief(" ".join(text.split()))

@@ -143,7 +143,7 @@ def print_table(
     print_rows(table, chunk)
     while chunk := list(islice(waiting, CHUNK)):
         print_rows(table, chunk)
-    tell_spared(table)
+    note_spared(table)
 
 
 def print_rows(table: Table, rows: Sequence[Sequence[Any]]) -> None:
@@ -155,7 +155,7 @@ def print_rows(table: Table, rows: Sequence[Sequence[Any]]) -> None:
         _facts.out(each, highlight=False)
 
 
-def tell_spared(table: Table) -> None:
+def note_spared(table: Table) -> None:
     """Say what a narrow terminal doesn't show."""
     if table.spared:
         note(f"not shown at this width: {', '.join(table.spared)}")
