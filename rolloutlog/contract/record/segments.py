@@ -1,7 +1,7 @@
 """Segments: which policy sampled which token, as runs `[timeline, version, offset]` per node (design/record#segments).
 
 Guarantees: offsets count sampled tokens of their node, start at 0, rise strictly, and neighbours differ, so that
-segments tile the node exactly; anything else is named. All work is on whole arrays. Leaves out: staleness.
+segments tile the node exactly; anything else is named. Leaves out: staleness.
 """
 
 from __future__ import annotations

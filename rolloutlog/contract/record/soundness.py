@@ -1,8 +1,7 @@
 """Soundness of a trajectory: whether its columns and its record belong together (design/record#validation).
 
 Guarantees: `check_trajectory` looks at everything that later code relies on, so that inside no length, parent,
-segment or type is tested again; its cost is a plain loop over nodes, and whole columns. Leaves out: headers
-(`validation`), and whether a policy was ever published.
+segment or type is tested again. Leaves out: headers (`validation`), and whether a policy was ever published.
 """
 
 from __future__ import annotations

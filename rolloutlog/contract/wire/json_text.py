@@ -1,8 +1,8 @@
 """JSON text that says exactly what was meant: no number is rounded or made null on the way (design/log#numbers).
 
 Guarantees: `parse` reads what orjson reads, but refuses a whole number beyond 64 bits, which orjson makes a float, and
-says where it or a NaN stands; `write` refuses NaN and infinity, which orjson makes null. Both cost a scan of the text
-in C where there is nothing to refuse. Leaves out: what the facts mean.
+says where it or a NaN stands; `write` refuses NaN and infinity, which orjson makes null. Leaves out: what the facts
+mean.
 """
 
 from __future__ import annotations

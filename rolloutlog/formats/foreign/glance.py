@@ -1,7 +1,7 @@
 """The few fields of a line that say what it is, whose it is and which policy sampled it (design/eras#telling-apart).
 
-Guarantees: one typed view spans all eras; read from bytes it costs a third of parsing them, since what isn't named here
-is stepped over. Leaves out: what was sampled (`readers`).
+Guarantees: one typed view spans all eras; read from bytes, what isn't named here is stepped over, not parsed. Leaves
+out: what was sampled (`readers`).
 """
 
 from __future__ import annotations
