@@ -25,6 +25,12 @@ settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """What runs `async def test_...`."""
+    return "asyncio"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as pure what names nothing that it needs, before pytest selects by marker."""

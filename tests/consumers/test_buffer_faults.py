@@ -77,42 +77,34 @@ async def accounted(connection: Connection, settings: Settings, records: int) ->
 
 
 @pytest.mark.broker
-def test_a_kill_and_a_zombie(settings: Settings, tmp_path: Path) -> None:
+async def test_a_kill_and_a_zombie(settings: Settings, tmp_path: Path) -> None:
     """The short form: one SIGKILL, one SIGSTOP until its partitions are another's and SIGCONT."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        with Crew(connection, 2, SESSION_MS, tmp_path / "log", MODULE) as crew:
-            living = asyncio.create_task(live(connection, 150, seconds=12))
-            await some_folded(connection, crew, 150)
-            crew.kill(0)
-            await crew.freeze(1)
-            records = await living
-            await all_folded(connection, crew, seconds=60)
-            assert crew.stop() == [0, 0]
-        await accounted(connection, settings, records)
-
-    asyncio.run(body())
+    connection = await made(settings)
+    with Crew(connection, 2, SESSION_MS, tmp_path / "log", MODULE) as crew:
+        living = asyncio.create_task(live(connection, 150, seconds=12))
+        await some_folded(connection, crew, 150)
+        crew.kill(0)
+        await crew.freeze(1)
+        records = await living
+        await all_folded(connection, crew, seconds=60)
+        assert crew.stop() == [0, 0]
+    await accounted(connection, settings, records)
 
 
 @pytest.mark.chaos
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_twelve_faults(seed: int, settings: Settings, tmp_path: Path) -> None:
+async def test_twelve_faults(seed: int, settings: Settings, tmp_path: Path) -> None:
     """SIGKILLs and zombies, one after the other, on three members of three partitions."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        chance = random.Random(seed)
-        with Crew(connection, 3, SESSION_MS, tmp_path / "log", MODULE) as crew:
-            living = asyncio.create_task(live(connection, 800, seconds=60))
-            for fault in range(12):
-                await some_folded(connection, crew, 250 * (fault + 1))
-                print(await crew.fault(chance))
-            records = await living
-            await all_folded(connection, crew, seconds=120)
-            assert crew.stop() == [0, 0, 0]
-        await accounted(connection, settings, records)
-
-    asyncio.run(body())
+    connection = await made(settings)
+    chance = random.Random(seed)
+    with Crew(connection, 3, SESSION_MS, tmp_path / "log", MODULE) as crew:
+        living = asyncio.create_task(live(connection, 800, seconds=60))
+        for fault in range(12):
+            await some_folded(connection, crew, 250 * (fault + 1))
+            print(await crew.fault(chance))
+        records = await living
+        await all_folded(connection, crew, seconds=120)
+        assert crew.stop() == [0, 0, 0]
+    await accounted(connection, settings, records)

@@ -78,33 +78,29 @@ async def emitted(connection: Connection) -> list[list[bytes | None]]:
 
 
 @pytest.mark.parametrize(("rollout_row", "state_row"), [(OLD_ROLLOUT, OLD_STATE), (LAST_ROLLOUT, LAST_STATE)])
-def test_an_index_of_an_older_version_is_refused_and_folded_anew(
+async def test_an_index_of_an_older_version_is_refused_and_folded_anew(
     settings: Settings, rollout_row: bytes, state_row: bytes
 ) -> None:
     """Nothing is said twice, the state is as before, and the service goes on."""
-
-    async def body() -> None:
-        connection = await lived(settings)
-        before, said = await folds(connection, settings), await emitted(connection)
-        assert len(await dead_letters(connection)) == 1
-        await old_rows(connection, (EventType.ROLLOUT_INDEXED, rollout_row), (EventType.SHARD_STATE, state_row))
-        for refusing in (drain(settings), status(settings), audit(settings), folds(connection, settings)):
-            with pytest.raises(IndexMismatch) as refused:
-                await refusing
-            assert "rolloutlog buffer reindex" in refused.value.hint
-        done = await reindex(settings, options=OPTIONS)
-        assert (done.partitions, done.cut) == (3, [])
-        assert await emitted(connection) == said
-        assert await folds(connection, settings) == before
-        assert (await audit(settings)).ok
-        await write(connection, groups("z"))
-        await drain(settings)
-        assert await emitted(connection) != said
-
-    asyncio.run(body())
+    connection = await lived(settings)
+    before, said = await folds(connection, settings), await emitted(connection)
+    assert len(await dead_letters(connection)) == 1
+    await old_rows(connection, (EventType.ROLLOUT_INDEXED, rollout_row), (EventType.SHARD_STATE, state_row))
+    for refusing in (drain(settings), status(settings), audit(settings), folds(connection, settings)):
+        with pytest.raises(IndexMismatch) as refused:
+            await refusing
+        assert "rolloutlog buffer reindex" in refused.value.hint
+    done = await reindex(settings, options=OPTIONS)
+    assert (done.partitions, done.cut) == (3, [])
+    assert await emitted(connection) == said
+    assert await folds(connection, settings) == before
+    assert (await audit(settings)).ok
+    await write(connection, groups("z"))
+    await drain(settings)
+    assert await emitted(connection) != said
 
 
-def test_a_crash_in_the_middle_is_refused_by_the_service_and_begun_anew(
+async def test_a_crash_in_the_middle_is_refused_by_the_service_and_begun_anew(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Crash(BaseException):
@@ -117,22 +113,18 @@ def test_a_crash_in_the_middle_is_refused_by_the_service_and_begun_anew(
         raise Crash
 
     few = LoopOptions(session_timeout_ms=3000, flush_events=1, batch_events=1)
-
-    async def body() -> None:
-        connection = await lived(settings)
-        before, said = await folds(connection, settings), await emitted(connection)
-        with monkeypatch.context() as patched:
-            patched.setattr(ReindexShard, "committed", crash)
-            with pytest.raises(Crash):
-                await reindex(settings, options=few)
-        with pytest.raises(IndexMismatch, match="didn't end"):
-            await drain(settings)
-        await reindex(settings, options=OPTIONS)
-        assert await emitted(connection) == said
-        assert await folds(connection, settings) == before
+    connection = await lived(settings)
+    before, said = await folds(connection, settings), await emitted(connection)
+    with monkeypatch.context() as patched:
+        patched.setattr(ReindexShard, "committed", crash)
+        with pytest.raises(Crash):
+            await reindex(settings, options=few)
+    with pytest.raises(IndexMismatch, match="didn't end"):
         await drain(settings)
-
-    asyncio.run(body())
+    await reindex(settings, options=OPTIONS)
+    assert await emitted(connection) == said
+    assert await folds(connection, settings) == before
+    await drain(settings)
 
 
 @asynccontextmanager
@@ -151,16 +143,13 @@ async def serving(settings: Settings) -> AsyncGenerator[PartitionLoop]:
             await task
 
 
-def test_it_refuses_while_a_buffer_service_runs(settings: Settings) -> None:
-    async def body() -> None:
-        connection = await lived(settings)
-        async with serving(settings):
-            with pytest.raises(Fenced, match="a buffer service of"):
-                await reindex(settings, options=OPTIONS)
-        await reindex(settings, options=OPTIONS)
-        await check_anew(connection, settings)
-
-    asyncio.run(body())
+async def test_it_refuses_while_a_buffer_service_runs(settings: Settings) -> None:
+    connection = await lived(settings)
+    async with serving(settings):
+        with pytest.raises(Fenced, match="a buffer service of"):
+            await reindex(settings, options=OPTIONS)
+    await reindex(settings, options=OPTIONS)
+    await check_anew(connection, settings)
 
 
 async def check_anew(connection: Connection, settings: Settings) -> None:
@@ -169,58 +158,45 @@ async def check_anew(connection: Connection, settings: Settings) -> None:
     assert newest.headers.type == EventType.SHARD_STATE
 
 
-def test_records_that_nobody_had_folded_are_rejected_once(settings: Settings) -> None:
+async def test_records_that_nobody_had_folded_are_rejected_once(settings: Settings) -> None:
     """A reindex goes on where the buffer stopped: what is bad there gets its dead letter."""
     bad = rollout("a", reward=0.25)  # another value for an attempt that is there
-
-    async def body() -> None:
-        connection = await lived(settings)
-        await write(connection, [bad])
-        await reindex(settings, options=OPTIONS)
-        assert [letter["reason"] for letter in await dead_letters(connection)] == ["conflict", "conflict"]
-        await drain(settings)
-        assert len(await dead_letters(connection)) == 2
-
-    asyncio.run(body())
+    connection = await lived(settings)
+    await write(connection, [bad])
+    await reindex(settings, options=OPTIONS)
+    assert [letter["reason"] for letter in await dead_letters(connection)] == ["conflict", "conflict"]
+    await drain(settings)
+    assert len(await dead_letters(connection)) == 2
 
 
-def test_a_namespace_without_events_gets_its_shard_rows(settings: Settings) -> None:
-    async def body() -> None:
-        connection = await made(settings)
-        assert (await reindex(settings, options=OPTIONS)).events == 0
-        assert all(
-            account.rows and isinstance(account.rows[-1], StateRow) for account in await check(connection, settings)
-        )
-        await drain(settings)
-
-    asyncio.run(body())
+async def test_a_namespace_without_events_gets_its_shard_rows(settings: Settings) -> None:
+    connection = await made(settings)
+    assert (await reindex(settings, options=OPTIONS)).events == 0
+    assert all(account.rows and isinstance(account.rows[-1], StateRow) for account in await check(connection, settings))
+    await drain(settings)
 
 
-def test_an_index_cut_above_what_is_needed_is_refused_and_folded_anew(settings: Settings) -> None:
+async def test_an_index_cut_above_what_is_needed_is_refused_and_folded_anew(settings: Settings) -> None:
     """By retention or DeleteRecords: the open group would vanish (design/exactly-once#shard-row)."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        await write(connection, [fresh("open"), taken("open"), rollout("open")])
-        for number in range(4):
-            await write(connection, [rollout(f"n{number}", m) for m in range(2)] + [final(f"n{number}")])
-        await drain(settings)
-        before = await folds(connection, settings)
-        partition = partition_of(group_id("open"), 3)
-        place = TopicPartition(connection.names.topic(Topic.ROLLOUT_INDEX), partition)
-        gone = {place: RecordsToDelete(before_offset=3)}
-        await with_admin(connection, lambda admin: admin.delete_records(gone))
-        for refusing in (drain(settings), status(settings), folds(connection, settings)):
-            with pytest.raises(IndexMismatch, match="begins at offset 3"):
-                await refusing
-        await reindex(settings, options=OPTIONS)
-        assert await folds(connection, settings) == before
-        await drain(settings)
-
-    asyncio.run(body())
+    connection = await made(settings)
+    await write(connection, [fresh("open"), taken("open"), rollout("open")])
+    for number in range(4):
+        await write(connection, [rollout(f"n{number}", m) for m in range(2)] + [final(f"n{number}")])
+    await drain(settings)
+    before = await folds(connection, settings)
+    partition = partition_of(group_id("open"), 3)
+    place = TopicPartition(connection.names.topic(Topic.ROLLOUT_INDEX), partition)
+    gone = {place: RecordsToDelete(before_offset=3)}
+    await with_admin(connection, lambda admin: admin.delete_records(gone))
+    for refusing in (drain(settings), status(settings), folds(connection, settings)):
+        with pytest.raises(IndexMismatch, match="begins at offset 3"):
+            await refusing
+    await reindex(settings, options=OPTIONS)
+    assert await folds(connection, settings) == before
+    await drain(settings)
 
 
-def test_an_index_may_begin_at_the_first_row_that_is_still_needed(settings: Settings) -> None:
+async def test_an_index_may_begin_at_the_first_row_that_is_still_needed(settings: Settings) -> None:
     """Which the shard row says: below it lie rows of groups that ended and of which nothing can be drawn."""
     one = Settings.model_validate(settings.model_dump() | {"topics": {"partitions": 1}})
 
@@ -229,21 +205,18 @@ def test_an_index_may_begin_at_the_first_row_that_is_still_needed(settings: Sett
         gone = {place: RecordsToDelete(before_offset=offset)}
         await with_admin(connection, lambda admin: admin.delete_records(gone))
 
-    async def body() -> None:
-        connection = await made(one)
-        await write(connection, [rollout("ended", member, turns=0) for member in range(2)] + [final("ended")])
+    connection = await made(one)
+    await write(connection, [rollout("ended", member, turns=0) for member in range(2)] + [final("ended")])
+    await drain(one)
+    await write(connection, [rollout("open", turns=0)])
+    await drain(one)
+    (account,) = await read_account(connection, one)
+    needed = [row.needed for row in account.rows if isinstance(row, StateRow)][-1]
+    assert needed > 0
+    await delete_rows_below(connection, needed)
+    await drain(one)
+    (shard,) = [shard async for shard in shard_views(connection, one)]
+    assert list(shard.fold.groups.opened) == [group_id("open")]
+    await delete_rows_below(connection, needed + 1)
+    with pytest.raises(IndexMismatch, match=f"still need its rows from {needed} on"):
         await drain(one)
-        await write(connection, [rollout("open", turns=0)])
-        await drain(one)
-        (account,) = await read_account(connection, one)
-        needed = [row.needed for row in account.rows if isinstance(row, StateRow)][-1]
-        assert needed > 0
-        await delete_rows_below(connection, needed)
-        await drain(one)
-        (shard,) = [shard async for shard in shard_views(connection, one)]
-        assert list(shard.fold.groups.opened) == [group_id("open")]
-        await delete_rows_below(connection, needed + 1)
-        with pytest.raises(IndexMismatch, match=f"still need its rows from {needed} on"):
-            await drain(one)
-
-    asyncio.run(body())

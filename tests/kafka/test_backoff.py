@@ -13,51 +13,42 @@ from rolloutlog.kafka.client.backoff import MOST_S, Backoff, retried
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 
 
-def test_pauses_grow_to_a_bound_and_begin_anew_after_a_success() -> None:
-    async def body() -> None:
-        backoff = Backoff(limit_s=60, max_crashes=3)
-        pauses = [backoff.failed(BrokerUnreachable("away")) for _ in range(8)]
-        assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, MOST_S, MOST_S, MOST_S]
-        backoff.succeeded()
-        assert backoff.failed(BrokerUnreachable("away")) == 0.2
-
-    asyncio.run(body())
+async def test_pauses_grow_to_a_bound_and_begin_anew_after_a_success() -> None:
+    backoff = Backoff(limit_s=60, max_crashes=3)
+    pauses = [backoff.failed(BrokerUnreachable("away")) for _ in range(8)]
+    assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, MOST_S, MOST_S, MOST_S]
+    backoff.succeeded()
+    assert backoff.failed(BrokerUnreachable("away")) == 0.2
 
 
-def test_patience_ends_with_the_failure_itself() -> None:
-    async def body() -> None:
-        crashing, waiting = Backoff(limit_s=60, max_crashes=2), Backoff(limit_s=0, max_crashes=2)
+async def test_patience_ends_with_the_failure_itself() -> None:
+    crashing, waiting = Backoff(limit_s=60, max_crashes=2), Backoff(limit_s=0, max_crashes=2)
+    crashing.failed(KeyError("bug"), crashed=True)
+    with pytest.raises(KeyError):
         crashing.failed(KeyError("bug"), crashed=True)
-        with pytest.raises(KeyError):
-            crashing.failed(KeyError("bug"), crashed=True)
+    waiting.failed(BrokerUnreachable("away"))
+    await asyncio.sleep(0)
+    with pytest.raises(BrokerUnreachable):
         waiting.failed(BrokerUnreachable("away"))
-        await asyncio.sleep(0)
-        with pytest.raises(BrokerUnreachable):
-            waiting.failed(BrokerUnreachable("away"))
-
-    asyncio.run(body())
 
 
-def test_a_call_is_tried_again_until_it_passes_or_time_is_over() -> None:
-    async def body() -> None:
-        left = [BrokerUnreachable("away"), KafkaConnectionError("away"), None]
+async def test_a_call_is_tried_again_until_it_passes_or_time_is_over() -> None:
+    left = [BrokerUnreachable("away"), KafkaConnectionError("away"), None]
 
-        async def work() -> str:
-            if (error := left.pop(0)) is not None:
-                raise error
-            return "done"
+    async def work() -> str:
+        if (error := left.pop(0)) is not None:
+            raise error
+        return "done"
 
-        assert await retried(work, BrokerUnreachable, KafkaError, limit_s=5, pause_s=0) == "done"
-        left += [BrokerUnreachable("away"), BrokerUnreachable("still away")]
-        with pytest.raises(BrokerUnreachable, match="still away"):
-            await retried(work, BrokerUnreachable, limit_s=0.02, pause_s=0.05)
-        for hopeless in (TopicAuthorizationFailedError("in vain"), NotFound("of another kind")):
-            left += [hopeless, None]
-            with pytest.raises(type(hopeless)):
-                await retried(work, BrokerUnreachable, KafkaError, limit_s=5, pause_s=0)
-            assert left.pop() is None
-
-    asyncio.run(body())
+    assert await retried(work, BrokerUnreachable, KafkaError, limit_s=5, pause_s=0) == "done"
+    left += [BrokerUnreachable("away"), BrokerUnreachable("still away")]
+    with pytest.raises(BrokerUnreachable, match="still away"):
+        await retried(work, BrokerUnreachable, limit_s=0.02, pause_s=0.05)
+    for hopeless in (TopicAuthorizationFailedError("in vain"), NotFound("of another kind")):
+        left += [hopeless, None]
+        with pytest.raises(type(hopeless)):
+            await retried(work, BrokerUnreachable, KafkaError, limit_s=5, pause_s=0)
+        assert left.pop() is None
 
 
 def test_the_interval_grows_with_what_is_owned() -> None:

@@ -74,45 +74,37 @@ AWAY = [unmounted, a_file, shut] if os.getuid() else [unmounted, a_file]
 
 
 @pytest.mark.parametrize("away", AWAY)
-def test_a_fault_of_the_store_is_waited_out(
+async def test_a_fault_of_the_store_is_waited_out(
     away: Callable[[Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With a line when the wait begins, which names the store, and one when it is over."""
     (folder := tmp_path / "store").mkdir()
     away(folder)
     store = BlobStore(str(folder), patience_s=FOR_EVER)
-
-    async def body() -> None:
-        reading = asyncio.create_task(store.get(OWN))
-        await until(lambda: bool(caplog.records))
-        assert not reading.done()
-        if folder.is_file():
-            folder.unlink()
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o700)
-        await BlobStore(str(folder)).put(BODY, TYPE)
-        assert await reading == BODY
-
-    asyncio.run(body())
+    reading = asyncio.create_task(store.get(OWN))
+    await until(lambda: bool(caplog.records))
+    assert not reading.done()
+    if folder.is_file():
+        folder.unlink()
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o700)
+    await BlobStore(str(folder)).put(BODY, TYPE)
+    assert await reading == BODY
     begun, over = [record.message for record in caplog.records]
     assert begun.startswith("waiting: the blob store")
     assert str(folder) in begun
     assert "is there again after" in over
 
 
-def test_a_full_store_is_waited_for_too_and_keeps_nothing_half_written(tmp_path: Path) -> None:
+async def test_a_full_store_is_waited_for_too_and_keeps_nothing_half_written(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     folder.write_bytes(b"no folder")
     store = BlobStore(str(folder), patience_s=FOR_EVER)
-
-    async def body() -> None:
-        writing = asyncio.create_task(store.put(BODY, TYPE))
-        await asyncio.sleep(0.3)
-        assert not writing.done()
-        folder.unlink()
-        assert (await writing).digest == OWN.digest
-
-    asyncio.run(body())
+    writing = asyncio.create_task(store.put(BODY, TYPE))
+    await asyncio.sleep(0.3)
+    assert not writing.done()
+    folder.unlink()
+    assert (await writing).digest == OWN.digest
     assert [path.name for path in folder.rglob("*") if path.is_file()] == [OWN.digest]
 
 
@@ -129,18 +121,14 @@ def hanging() -> Generator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/store"
 
 
-def test_a_store_that_hangs_is_told_within_a_set_time(hanging: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_store_that_hangs_is_told_within_a_set_time(hanging: str, caplog: pytest.LogCaptureFixture) -> None:
     store = BlobStore(hanging, patience_s=FOR_EVER, answer_s=0.2)
-
-    async def body() -> None:
-        reading = asyncio.create_task(store.get(OWN))
-        await until(lambda: len(store._hung) == 4)
-        assert not reading.done()
-        store.stop()
-        with pytest.raises(BlobUnavailable):
-            await reading
-
-    asyncio.run(body())
+    reading = asyncio.create_task(store.get(OWN))
+    await until(lambda: len(store._hung) == 4)
+    assert not reading.done()
+    store.stop()
+    with pytest.raises(BlobUnavailable):
+        await reading
     assert caplog.messages == [f"waiting: the blob store {hanging} doesn't answer within 0.2 s"]
 
 

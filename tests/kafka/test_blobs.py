@@ -94,29 +94,25 @@ def record(size: int) -> Outgoing:
     return Outgoing(Topic.ROLLOUTS, b"key", headers, bytes(size))
 
 
-def test_a_record_one_byte_above_the_limit_becomes_a_claim(tmp_path: Path) -> None:
+async def test_a_record_one_byte_above_the_limit_becomes_a_claim(tmp_path: Path) -> None:
     """Nothing is cut; the digest header stays that of the body (design/log#claims)."""
     connection = Connection("nowhere:9", Names("ns"))
     limit = connection.max_record_bytes
     framing = record(0).size
     fits, above = record(limit - framing), record(limit - framing + 1)
     store = BlobStore(str(tmp_path))
-
-    async def body() -> None:
-        assert await ensure_fits(fits, connection, None) is fits
-        with pytest.raises(RecordTooLarge, match=str(limit)):
-            await ensure_fits(above, connection, None)
-        claimed = await ensure_fits(above, connection, store)
-        headers = Headers(claimed.headers)
-        assert headers.content_type == CLAIM
-        assert headers.digest == digest_of(above.value)
-        event = Event(Topic.ROLLOUTS, 0, 0, 0, claimed.key, headers, claimed.value)
-        assert await resolve_body(event, store) == Body(above.value, TYPE)
-        rejected = await resolve_body(event, None)
-        assert isinstance(rejected, Rejected)
-        assert rejected.reason is RejectReason.CLAIM_MISSING, "a run without a store stops for no claim"
-
-    asyncio.run(body())
+    assert await ensure_fits(fits, connection, None) is fits
+    with pytest.raises(RecordTooLarge, match=str(limit)):
+        await ensure_fits(above, connection, None)
+    claimed = await ensure_fits(above, connection, store)
+    headers = Headers(claimed.headers)
+    assert headers.content_type == CLAIM
+    assert headers.digest == digest_of(above.value)
+    event = Event(Topic.ROLLOUTS, 0, 0, 0, claimed.key, headers, claimed.value)
+    assert await resolve_body(event, store) == Body(above.value, TYPE)
+    rejected = await resolve_body(event, None)
+    assert isinstance(rejected, Rejected)
+    assert rejected.reason is RejectReason.CLAIM_MISSING, "a run without a store stops for no claim"
 
 
 @pytest.mark.parametrize("value", [None, b"", b"[]", b'{"url": 1}', b"\xff"])

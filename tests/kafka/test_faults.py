@@ -75,45 +75,37 @@ async def folded(connection: Connection) -> int:
 
 
 @pytest.mark.chaos
-def test_a_kill_and_a_zombie_lose_and_double_nothing(settings: Settings, tmp_path: Path) -> None:
+async def test_a_kill_and_a_zombie_lose_and_double_nothing(settings: Settings, tmp_path: Path) -> None:
     """The short form: one SIGKILL, one SIGSTOP until its partitions are another's and SIGCONT."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        with Crew(connection, 2, session_ms=3000, log=tmp_path / "log") as crew:
-            producing = asyncio.create_task(produce(connection, 1500, seconds=10))
-            await some_folded(connection, crew, 300)
-            crew.kill(0)
-            await crew.freeze(1)
-            await producing
-            await all_folded(connection, crew, seconds=45)
-            assert crew.stop() == [0, 0]
-        assert await check_counts(connection) == 1500
-
-    asyncio.run(body())
+    connection = await made(settings)
+    with Crew(connection, 2, session_ms=3000, log=tmp_path / "log") as crew:
+        producing = asyncio.create_task(produce(connection, 1500, seconds=10))
+        await some_folded(connection, crew, 300)
+        crew.kill(0)
+        await crew.freeze(1)
+        await producing
+        await all_folded(connection, crew, seconds=45)
+        assert crew.stop() == [0, 0]
+    assert await check_counts(connection) == 1500
 
 
 @pytest.mark.chaos
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_twelve_faults_lose_and_double_nothing(seed: int, settings: Settings, tmp_path: Path) -> None:
+async def test_twelve_faults_lose_and_double_nothing(seed: int, settings: Settings, tmp_path: Path) -> None:
     """SIGKILLs and zombies, one after the other, on three workers of three partitions."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        chance = random.Random(seed)
-        with Crew(connection, 3, session_ms=3000, log=tmp_path / "log") as crew:
-            producing = asyncio.create_task(produce(connection, 8000, seconds=50))
-            for fault in range(12):
-                await some_folded(connection, crew, 600 * (fault + 1))
-                print(await crew.fault(chance))
-            await producing
-            await all_folded(connection, crew, seconds=90)
-            assert crew.stop() == [0, 0, 0]
-        assert await check_counts(connection) == 8000
-
-    asyncio.run(body())
+    connection = await made(settings)
+    chance = random.Random(seed)
+    with Crew(connection, 3, session_ms=3000, log=tmp_path / "log") as crew:
+        producing = asyncio.create_task(produce(connection, 8000, seconds=50))
+        for fault in range(12):
+            await some_folded(connection, crew, 600 * (fault + 1))
+            print(await crew.fault(chance))
+        await producing
+        await all_folded(connection, crew, seconds=90)
+        assert crew.stop() == [0, 0, 0]
+    assert await check_counts(connection) == 8000
 
 
 @pytest.mark.chaos

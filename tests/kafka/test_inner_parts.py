@@ -136,16 +136,13 @@ def test_an_address_that_nobody_has_is_told_with_its_cause() -> None:
 
 
 @pytest.mark.broker
-def test_a_broker_answers_by_hand(connection: Connection) -> None:
-    async def body() -> None:
-        client = connection.client()
-        assert addresses_of(client) == [_address(connection)]
-        await client.bootstrap()
-        assert addresses_of(client) == [_address(connection), _address(connection)]
-        await try_address(*_address(connection), {"client_id": "test"}, 5.0)
-        await client.close()
-
-    asyncio.run(body())
+async def test_a_broker_answers_by_hand(connection: Connection) -> None:
+    client = connection.client()
+    assert addresses_of(client) == [_address(connection)]
+    await client.bootstrap()
+    assert addresses_of(client) == [_address(connection), _address(connection)]
+    await try_address(*_address(connection), {"client_id": "test"}, 5.0)
+    await client.close()
 
 
 def _address(connection: Connection) -> tuple[str, int]:
@@ -187,45 +184,37 @@ def _watch(transport: Any, dropped: list[str]) -> None:
 
 
 @pytest.mark.broker
-def test_the_futures_that_a_failed_producer_leaves_are_found(settings: Settings, connection: Connection) -> None:
+async def test_the_futures_that_a_failed_producer_leaves_are_found(settings: Settings, connection: Connection) -> None:
     """Else asyncio prints that their exceptions were never retrieved: one of the transaction, one of each batch."""
-
-    async def body() -> None:
-        await create_topics(connection, settings)
-        producer = connection.producer(connection.names.transactional_id("test"))
-        assert futures_left(producer) == []
-        await producer.start()
-        await producer.begin_transaction()
-        assert len(futures_left(producer)) == 1
-        batch = producer.create_batch()
-        batch.append(key=b"k", value=b"v", timestamp=None)
-        name = connection.names.topic(Topic.ROLLOUTS)
-        await producer.partitions_for(name)
-        answer = await producer.send_batch(batch, name, partition=0)
-        assert len(futures_left(producer)) == 2
-        await answer
-        await producer.abort_transaction()
-        await producer.stop()
-
-    asyncio.run(body())
+    await create_topics(connection, settings)
+    producer = connection.producer(connection.names.transactional_id("test"))
+    assert futures_left(producer) == []
+    await producer.start()
+    await producer.begin_transaction()
+    assert len(futures_left(producer)) == 1
+    batch = producer.create_batch()
+    batch.append(key=b"k", value=b"v", timestamp=None)
+    name = connection.names.topic(Topic.ROLLOUTS)
+    await producer.partitions_for(name)
+    answer = await producer.send_batch(batch, name, partition=0)
+    assert len(futures_left(producer)) == 2
+    await answer
+    await producer.abort_transaction()
+    await producer.stop()
 
 
 @pytest.mark.broker
-def test_offsets_are_listed(settings: Settings, connection: Connection) -> None:
+async def test_offsets_are_listed(settings: Settings, connection: Connection) -> None:
     """Else no reader knows where a partition ends.
 
     The two that aren't tried here: `test_core.py` mends topics by `send_by_admin`, `test_lenient.py` reads by
     `fetch_plainly`.
     """
-
-    async def body() -> None:
-        await create_topics(connection, settings)
-        await ends(connection, [Topic.ROLLOUTS])  # which waits for leaders
-        client = connection.client()
-        await client.bootstrap()
-        node = int(next(iter(client.cluster.brokers())).nodeId)
-        name = connection.names.topic(Topic.ROLLOUTS)
-        assert await list_offsets(client, node, name, [(0, -1), (2, -2)], 0) == {0: 0, 2: 0}
-        await client.close()
-
-    asyncio.run(body())
+    await create_topics(connection, settings)
+    await ends(connection, [Topic.ROLLOUTS])  # which waits for leaders
+    client = connection.client()
+    await client.bootstrap()
+    node = int(next(iter(client.cluster.brokers())).nodeId)
+    name = connection.names.topic(Topic.ROLLOUTS)
+    assert await list_offsets(client, node, name, [(0, -1), (2, -2)], 0) == {0: 0, 2: 0}
+    await client.close()

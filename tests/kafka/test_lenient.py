@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import struct
 
 import pytest
@@ -55,32 +54,28 @@ async def produce_raw(connection: Connection, topic: Topic, partition: int, batc
 
 
 @pytest.mark.broker
-def test_a_header_name_that_is_not_utf8_is_read_around(settings: Settings) -> None:
+async def test_a_header_name_that_is_not_utf8_is_read_around(settings: Settings) -> None:
     """In its place, with its neighbours of the same batch, and of other partitions that were fetched with it."""
-
-    async def body() -> None:
-        connection = await connect(settings)
-        await create_topics(connection, settings)
-        plain = [Outgoing(Topic.ROLLOUTS, b"k", [("ce_id", b"x")], b"%d" % number, number % 2) for number in range(40)]
-        async with Writer(connection) as writer:
-            for record in plain:
-                await writer.send(record)
-        await produce_raw(connection, Topic.ROLLOUTS, 0, batch_with_bad_name([b"a", b"b", b"c"]))
-        async with Writer(connection) as writer:
-            for record in plain:
-                await writer.send(record)
-        expected = {number: [record.value for record in plain if record.partition == number] for number in range(2)}
-        async with Tail(connection, {(Topic.ROLLOUTS, 0): 0, (Topic.ROLLOUTS, 1): 0}) as tail:
-            stops = {(Topic.ROLLOUTS, 0): 43, (Topic.ROLLOUTS, 1): 40}
-            read = [event async for events in tail.until(stops) for event in events]
-        assert [event.value for event in read if event.partition == 1] == expected[1] * 2
-        first = [event for event in read if event.partition == 0]
-        assert [event.value for event in first] == [*expected[0], b"a", b"b", b"c", *expected[0]]
-        assert [event.offset for event in first] == list(range(43))
-        again = [event async for events in read_to_end(connection, Topic.ROLLOUTS, 0, 21) for event in events]
-        assert [event.value for event in again] == [event.value for event in first[21:]]
-        with pytest.raises(Rejected) as rejected:
-            read_headers(first[21])
-        assert rejected.value.reason is RejectReason.HEADER_UNKNOWN
-
-    asyncio.run(body())
+    connection = await connect(settings)
+    await create_topics(connection, settings)
+    plain = [Outgoing(Topic.ROLLOUTS, b"k", [("ce_id", b"x")], b"%d" % number, number % 2) for number in range(40)]
+    async with Writer(connection) as writer:
+        for record in plain:
+            await writer.send(record)
+    await produce_raw(connection, Topic.ROLLOUTS, 0, batch_with_bad_name([b"a", b"b", b"c"]))
+    async with Writer(connection) as writer:
+        for record in plain:
+            await writer.send(record)
+    expected = {number: [record.value for record in plain if record.partition == number] for number in range(2)}
+    async with Tail(connection, {(Topic.ROLLOUTS, 0): 0, (Topic.ROLLOUTS, 1): 0}) as tail:
+        stops = {(Topic.ROLLOUTS, 0): 43, (Topic.ROLLOUTS, 1): 40}
+        read = [event async for events in tail.until(stops) for event in events]
+    assert [event.value for event in read if event.partition == 1] == expected[1] * 2
+    first = [event for event in read if event.partition == 0]
+    assert [event.value for event in first] == [*expected[0], b"a", b"b", b"c", *expected[0]]
+    assert [event.offset for event in first] == list(range(43))
+    again = [event async for events in read_to_end(connection, Topic.ROLLOUTS, 0, 21) for event in events]
+    assert [event.value for event in again] == [event.value for event in first[21:]]
+    with pytest.raises(Rejected) as rejected:
+        read_headers(first[21])
+    assert rejected.value.reason is RejectReason.HEADER_UNKNOWN

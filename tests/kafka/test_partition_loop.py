@@ -86,28 +86,24 @@ def owned(loop: PartitionLoop) -> list[int]:
     return [report.partition for report in loop.reports if report.phase is Phase.RUNNING]
 
 
-def test_drain_ends_when_everything_is_read_also_what_it_wrote(settings: Settings) -> None:
+async def test_drain_ends_when_everything_is_read_also_what_it_wrote(settings: Settings) -> None:
     """A drained loop has read its own seeds too; a second one finds nothing to do and restores what the first knew."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        await drain(connection)
-        await produce(connection, 300)
-        assert (await drain(connection)).totals.events == 300 + len(await everything(connection, Topic.SEEDS))
-        assert await check_counts(connection) == 300
-        rows = len(await everything(connection, Topic.ROLLOUT_INDEX))
-        await produce(connection, 100)
-        await drain(connection)
-        assert await check_counts(connection) == 400
-        assert len(await everything(connection, Topic.ROLLOUT_INDEX)) > rows
-        before = await ends(connection, [Topic.ROLLOUT_INDEX])
-        await drain(connection)
-        assert await ends(connection, [Topic.ROLLOUT_INDEX]) == before
-
-    asyncio.run(body())
+    connection = await made(settings)
+    await drain(connection)
+    await produce(connection, 300)
+    assert (await drain(connection)).totals.events == 300 + len(await everything(connection, Topic.SEEDS))
+    assert await check_counts(connection) == 300
+    rows = len(await everything(connection, Topic.ROLLOUT_INDEX))
+    await produce(connection, 100)
+    await drain(connection)
+    assert await check_counts(connection) == 400
+    assert len(await everything(connection, Topic.ROLLOUT_INDEX)) > rows
+    before = await ends(connection, [Topic.ROLLOUT_INDEX])
+    await drain(connection)
+    assert await ends(connection, [Topic.ROLLOUT_INDEX]) == before
 
 
-def test_a_restored_shard_equals_the_one_that_wrote_the_rows(settings: Settings) -> None:
+async def test_a_restored_shard_equals_the_one_that_wrote_the_rows(settings: Settings) -> None:
     """State rebuilt from the log equals the live state (design/buffer#fold)."""
 
     async def counts(connection: Connection) -> dict[tuple[str, str], int]:
@@ -118,15 +114,12 @@ def test_a_restored_shard_equals_the_one_that_wrote_the_rows(settings: Settings)
                 found |= shard.counts
             return found
 
-    async def body() -> None:
-        connection = await made(settings)
-        await produce(connection, 500)
-        await drain(connection)
-        first = await counts(connection)
-        assert sum(count for (topic, _), count in first.items() if topic == Topic.ROLLOUTS) == 500
-        assert await counts(connection) == first
-
-    asyncio.run(body())
+    connection = await made(settings)
+    await produce(connection, 500)
+    await drain(connection)
+    first = await counts(connection)
+    assert sum(count for (topic, _), count in first.items() if topic == Topic.ROLLOUTS) == 500
+    assert await counts(connection) == first
 
 
 def test_stop_commits_what_was_folded(settings: Settings) -> None:
@@ -147,155 +140,123 @@ def test_stop_commits_what_was_folded(settings: Settings) -> None:
     asyncio.run(body())
 
 
-def test_a_second_member_takes_half_and_the_first_keeps_the_state_of_the_rest(settings: Settings) -> None:
+async def test_a_second_member_takes_half_and_the_first_keeps_the_state_of_the_rest(settings: Settings) -> None:
     """A shard that returns to its owner isn't restored (design/exactly-once#takeover)."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        await produce(connection, 200)
-        async with running(connection) as first:
-            await until(lambda: len(owned(first)) == 3 and folded(first) >= 200)
-            kept = {number: id(shard) for number, shard in first.shards.items()}
-            async with running(connection) as second:
-                await until(lambda: sorted(owned(first) + owned(second)) == [0, 1, 2] and bool(owned(second)))
-                assert {number: id(shard) for number, shard in first.shards.items()} == {
-                    number: kept[number] for number in owned(first)
-                }
-                assert all(report.restored is None for report in first.reports)
-                assert all(report.restored for report in second.reports)
-                await produce(connection, 200)
-                await until(lambda: all(report.caught_up for report in first.reports + second.reports))
-            await until(lambda: owned(first) == [0, 1, 2])
-        await drain(connection)
-        assert await check_counts(connection) == 400
-
-    asyncio.run(body())
+    connection = await made(settings)
+    await produce(connection, 200)
+    async with running(connection) as first:
+        await until(lambda: len(owned(first)) == 3 and folded(first) >= 200)
+        kept = {number: id(shard) for number, shard in first.shards.items()}
+        async with running(connection) as second:
+            await until(lambda: sorted(owned(first) + owned(second)) == [0, 1, 2] and bool(owned(second)))
+            assert {number: id(shard) for number, shard in first.shards.items()} == {
+                number: kept[number] for number in owned(first)
+            }
+            assert all(report.restored is None for report in first.reports)
+            assert all(report.restored for report in second.reports)
+            await produce(connection, 200)
+            await until(lambda: all(report.caught_up for report in first.reports + second.reports))
+        await until(lambda: owned(first) == [0, 1, 2])
+    await drain(connection)
+    assert await check_counts(connection) == 400
 
 
-def test_caught_up_is_said_once_the_inputs_are_read_to_their_end(settings: Settings) -> None:
+async def test_caught_up_is_said_once_the_inputs_are_read_to_their_end(settings: Settings) -> None:
     """A new owner starts leases afresh only then (design/groups#leases)."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        await produce(connection, 400, keys=1)
-        options = LoopOptions(session_timeout_ms=3000, batch_events=50)
-        async with running(connection, options) as loop:
-            await until(lambda: folded(loop) >= 400)
-            shard = max(counting(loop).values(), key=lambda shard: len(shard.moments))
-            said = [moment.caught_up for moment in shard.moments]
-            assert said[0] is False
-            assert said == sorted(said)
-            await until(lambda: all(report.caught_up for report in loop.reports))
-
-    asyncio.run(body())
+    connection = await made(settings)
+    await produce(connection, 400, keys=1)
+    options = LoopOptions(session_timeout_ms=3000, batch_events=50)
+    async with running(connection, options) as loop:
+        await until(lambda: folded(loop) >= 400)
+        shard = max(counting(loop).values(), key=lambda shard: len(shard.moments))
+        said = [moment.caught_up for moment in shard.moments]
+        assert said[0] is False
+        assert said == sorted(said)
+        await until(lambda: all(report.caught_up for report in loop.reports))
 
 
-def test_offsets_moved_by_hand_stop_the_service(settings: Settings) -> None:
+async def test_offsets_moved_by_hand_stop_the_service(settings: Settings) -> None:
     """The shard row is the truth, the committed offset only a check (design/exactly-once#shard-row)."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        await produce(connection, 30)
+    connection = await made(settings)
+    await produce(connection, 30)
+    await drain(connection)
+    consumer = connection.consumer(connection.names.group("buffer"))
+    await consumer.start()
+    consumer.assign([TopicPartition(connection.names.topic(Topic.ROLLOUTS), 1)])
+    await consumer.commit({TopicPartition(connection.names.topic(Topic.ROLLOUTS), 1): 2})
+    await consumer.stop()
+    with pytest.raises(IndexMismatch, match=r"rollouts/1 up to \d+, but group .*buffer has committed 2"):
         await drain(connection)
-        consumer = connection.consumer(connection.names.group("buffer"))
-        await consumer.start()
-        consumer.assign([TopicPartition(connection.names.topic(Topic.ROLLOUTS), 1)])
-        await consumer.commit({TopicPartition(connection.names.topic(Topic.ROLLOUTS), 1): 2})
-        await consumer.stop()
-        with pytest.raises(IndexMismatch, match=r"rollouts/1 up to \d+, but group .*buffer has committed 2"):
-            await drain(connection)
-
-    asyncio.run(body())
 
 
-def test_inputs_that_are_gone_stop_the_service(settings: Settings) -> None:
+async def test_inputs_that_are_gone_stop_the_service(settings: Settings) -> None:
     """An offset out of range is fatal and clear."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        await produce(connection, 30)
+    connection = await made(settings)
+    await produce(connection, 30)
+    await drain(connection)
+    await produce(connection, 30)
+    places = {
+        TopicPartition(connection.names.topic(Topic.ROLLOUTS), number): RecordsToDelete(-1) for number in range(3)
+    }
+    await with_admin(connection, lambda admin: admin.delete_records(places))
+    with pytest.raises(IndexMismatch, match=r"the log holds \["):
         await drain(connection)
-        await produce(connection, 30)
-        places = {
-            TopicPartition(connection.names.topic(Topic.ROLLOUTS), number): RecordsToDelete(-1) for number in range(3)
-        }
-        await with_admin(connection, lambda admin: admin.delete_records(places))
-        with pytest.raises(IndexMismatch, match=r"the log holds \["):
-            await drain(connection)
-
-    asyncio.run(body())
 
 
-def test_a_shard_that_crashes_is_restored_a_few_times_then_the_service_stops(settings: Settings) -> None:
+async def test_a_shard_that_crashes_is_restored_a_few_times_then_the_service_stops(settings: Settings) -> None:
     """Nothing of the failed batch is committed; other partitions go on until then."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        await produce(connection, 60)
-        await produce(connection, 1, POISON)
-        with pytest.raises(RuntimeError, match="the shard has a bug"):
-            await drain(connection)
-        said = Counter(row.headers.id for row in await everything(connection, Topic.ROLLOUT_INDEX) if is_row(row))
-        assert all(count == 1 for count in said.values())
-        poison = partition_of("k0", 3)
-        assert id_of(Topic.ROLLOUTS, poison, len(await keys_of(connection, poison)) - 1) not in said
-
-    asyncio.run(body())
+    connection = await made(settings)
+    await produce(connection, 60)
+    await produce(connection, 1, POISON)
+    with pytest.raises(RuntimeError, match="the shard has a bug"):
+        await drain(connection)
+    said = Counter(row.headers.id for row in await everything(connection, Topic.ROLLOUT_INDEX) if is_row(row))
+    assert all(count == 1 for count in said.values())
+    poison = partition_of("k0", 3)
+    assert id_of(Topic.ROLLOUTS, poison, len(await keys_of(connection, poison)) - 1) not in said
 
 
 async def keys_of(connection: Connection, partition: int) -> list[bytes | None]:
     return [event.key async for batch in read_to_end(connection, Topic.ROLLOUTS, partition) for event in batch]
 
 
-def test_a_fence_by_a_stranger_is_survived(settings: Settings) -> None:
+async def test_a_fence_by_a_stranger_is_survived(settings: Settings) -> None:
     """A zombie may take the transactional id for a moment; the owner that the group means takes it back."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        async with running(connection) as loop:
-            await until(lambda: len(owned(loop)) == 3)
-            for number in range(3):
-                async with TransactionalWriter(connection, connection.names.transactional_id("buffer", number)):
-                    pass
-            await produce(connection, 90)
-            await until(lambda: all(report.failures == 1 for report in loop.reports))
-            await until(lambda: len(owned(loop)) == 3 and folded(loop) >= 90)
-        await drain(connection)
-        assert await check_counts(connection) == 90
-
-    asyncio.run(body())
+    connection = await made(settings)
+    async with running(connection) as loop:
+        await until(lambda: len(owned(loop)) == 3)
+        for number in range(3):
+            async with TransactionalWriter(connection, connection.names.transactional_id("buffer", number)):
+                pass
+        await produce(connection, 90)
+        await until(lambda: all(report.failures == 1 for report in loop.reports))
+        await until(lambda: len(owned(loop)) == 3 and folded(loop) >= 90)
+    await drain(connection)
+    assert await check_counts(connection) == 90
 
 
-def test_an_open_transaction_on_the_index_is_waited_for(settings: Settings) -> None:
+async def test_an_open_transaction_on_the_index_is_waited_for(settings: Settings) -> None:
     """It would hide committed rows while the restore looks complete (design/exactly-once#open-transactions)."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        await produce(connection, 30)
-        await drain(connection)
-        stranger = TransactionalWriter(connection, "stranger", transaction_timeout_ms=3000)
-        await stranger.start()
-        with pytest.raises(Fenced):
-            async with stranger.transaction() as transaction:
-                for number in range(3):
-                    await (await transaction.send(Outgoing(Topic.ROLLOUT_INDEX, b"k", [], b"{}", number)))
-                begun = time.monotonic()
-                await drain(connection)
-                assert time.monotonic() - begun > 1
-        assert await check_counts(connection) == 30
-
-    asyncio.run(body())
+    connection = await made(settings)
+    await produce(connection, 30)
+    await drain(connection)
+    stranger = TransactionalWriter(connection, "stranger", transaction_timeout_ms=3000)
+    await stranger.start()
+    with pytest.raises(Fenced):
+        async with stranger.transaction() as transaction:
+            for number in range(3):
+                await (await transaction.send(Outgoing(Topic.ROLLOUT_INDEX, b"k", [], b"{}", number)))
+            begun = time.monotonic()
+            await drain(connection)
+            assert time.monotonic() - begun > 1
+    assert await check_counts(connection) == 30
 
 
-def test_a_member_with_other_topics_is_told(settings: Settings) -> None:
+async def test_a_member_with_other_topics_is_told(settings: Settings) -> None:
     """On assignment the three sets must be equal, else a typed error and a new join (design/exactly-once#loop)."""
-
-    async def body() -> None:
-        connection = await made(settings)
-        odd = LoopOptions(session_timeout_ms=3000, inputs=(Topic.ROLLOUTS,))
-        async with running(connection, odd) as other:
-            await until(lambda: len(owned(other)) == 3)
-            with pytest.raises(AssignmentMismatch, match=r"rollouts \[.*seeds \[0, 1, 2\]"):
-                await drain(connection, LoopOptions(session_timeout_ms=3000, mismatches=2))
-
-    asyncio.run(body())
+    connection = await made(settings)
+    odd = LoopOptions(session_timeout_ms=3000, inputs=(Topic.ROLLOUTS,))
+    async with running(connection, odd) as other:
+        await until(lambda: len(owned(other)) == 3)
+        with pytest.raises(AssignmentMismatch, match=r"rollouts \[.*seeds \[0, 1, 2\]"):
+            await drain(connection, LoopOptions(session_timeout_ms=3000, mismatches=2))

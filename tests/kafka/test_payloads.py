@@ -30,29 +30,26 @@ def event(offset: int, size: int) -> Event:
 
 
 @pytest.mark.broker
-def test_every_record_is_found_by_its_handle_in_any_order(settings: Settings) -> None:
-    async def body() -> None:
-        connection = await connect(settings)
-        await create_topics(connection, settings)
-        records = [record(number) for number in range(300)]
-        async with Writer(connection) as writer:
-            futures = [await writer.send(each) for each in records]
-        handles = [Handle((await future).partition, (await future).offset, 20_000) for future in futures]
-        expected = {handle: each.value for handle, each in zip(handles, records, strict=True)}
-        SEEDED.shuffle(handles)
-        async with PayloadReader(connection, cache_bytes=1 << 20) as payloads:
-            together = await payloads.read_all(handles)
-            assert {handle: read.value for handle, read in together.items()} == expected
-            for handle in handles[:12]:
-                assert (await payloads.read(handle)).value == expected[handle]
-            several = await asyncio.gather(*(payloads.read(handle) for handle in handles[:12]))
-            assert [read.value for read in several] == [expected[handle] for handle in handles[:12]]
-            for missing in (Handle(0, 100_000), Handle(1, 100)):
-                with pytest.raises(NotFound):
-                    await payloads.read(missing)
-            assert (await payloads.read(handles[0])).value == expected[handles[0]]
-
-    asyncio.run(body())
+async def test_every_record_is_found_by_its_handle_in_any_order(settings: Settings) -> None:
+    connection = await connect(settings)
+    await create_topics(connection, settings)
+    records = [record(number) for number in range(300)]
+    async with Writer(connection) as writer:
+        futures = [await writer.send(each) for each in records]
+    handles = [Handle((await future).partition, (await future).offset, 20_000) for future in futures]
+    expected = {handle: each.value for handle, each in zip(handles, records, strict=True)}
+    SEEDED.shuffle(handles)
+    async with PayloadReader(connection, cache_bytes=1 << 20) as payloads:
+        together = await payloads.read_all(handles)
+        assert {handle: read.value for handle, read in together.items()} == expected
+        for handle in handles[:12]:
+            assert (await payloads.read(handle)).value == expected[handle]
+        several = await asyncio.gather(*(payloads.read(handle) for handle in handles[:12]))
+        assert [read.value for read in several] == [expected[handle] for handle in handles[:12]]
+        for missing in (Handle(0, 100_000), Handle(1, 100)):
+            with pytest.raises(NotFound):
+                await payloads.read(missing)
+        assert (await payloads.read(handles[0])).value == expected[handles[0]]
 
 
 def test_the_recently_used_are_kept_within_some_bytes() -> None:

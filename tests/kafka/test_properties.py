@@ -124,7 +124,7 @@ def test_an_unreadable_file_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inline", [False, True])
-def test_both_sides_of_a_handshake_are_checked(inline: bool) -> None:
+async def test_both_sides_of_a_handshake_are_checked(inline: bool) -> None:
     """mTLS: the server asks for our certificate, we check its."""
     files = {
         "ssl.truststore.type": "PEM",
@@ -145,18 +145,15 @@ def test_both_sides_of_a_handshake_are_checked(inline: bool) -> None:
     theirs.load_cert_chain(TLS / "server.pem")
     theirs.verify_mode = ssl.CERT_REQUIRED
 
-    async def body() -> None:
-        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"hello")
-            await writer.drain()
-            writer.close()
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello")
+        await writer.drain()
+        writer.close()
 
-        async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=theirs) as server:
-            port = server.sockets[0].getsockname()[1]
-            reader, writer = await asyncio.open_connection("localhost", port, ssl=ours)
-            assert await reader.read() == b"hello"
-            writer.close()
-            with pytest.raises(ssl.SSLCertVerificationError):
-                await asyncio.open_connection("localhost", port, ssl=stranger)
-
-    asyncio.run(body())
+    async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=theirs) as server:
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("localhost", port, ssl=ours)
+        assert await reader.read() == b"hello"
+        writer.close()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await asyncio.open_connection("localhost", port, ssl=stranger)

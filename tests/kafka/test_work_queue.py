@@ -28,41 +28,34 @@ async def all_of(queue: WorkQueue, count: int, within_s: float = 30.0) -> list[b
     return found
 
 
-def test_each_record_is_given_once_also_after_a_start(settings: Settings) -> None:
-    async def body() -> None:
-        connection = await connect(settings)
-        await create_topics(connection, settings)
-        async with Writer(connection) as writer:
-            for number in range(6):
-                await writer.send(Outgoing(Topic.SEEDS, b"k", [], b"%d" % number, number % 3))
-        async with WorkQueue(connection, Topic.SEEDS, "workers") as queue:
-            first = await all_of(queue, 4)
-            assert queue.owned == {0, 1, 2}
-            assert await queue.next() is not None  # offered, never committed
-        async with WorkQueue(connection, Topic.SEEDS, "workers") as queue:
-            rest = await all_of(queue, 2)
-            assert await queue.next() is None
-        assert sorted([*first, *rest]) == [b"%d" % number for number in range(6)]
-
-    asyncio.run(body())
+async def test_each_record_is_given_once_also_after_a_start(settings: Settings) -> None:
+    connection = await connect(settings)
+    await create_topics(connection, settings)
+    async with Writer(connection) as writer:
+        for number in range(6):
+            await writer.send(Outgoing(Topic.SEEDS, b"k", [], b"%d" % number, number % 3))
+    async with WorkQueue(connection, Topic.SEEDS, "workers") as queue:
+        first = await all_of(queue, 4)
+        assert queue.owned == {0, 1, 2}
+        assert await queue.next() is not None  # offered, never committed
+    async with WorkQueue(connection, Topic.SEEDS, "workers") as queue:
+        rest = await all_of(queue, 2)
+        assert await queue.next() is None
+    assert sorted([*first, *rest]) == [b"%d" % number for number in range(6)]
 
 
-def test_a_header_name_that_is_not_utf8_stops_no_worker(settings: Settings) -> None:
+async def test_a_header_name_that_is_not_utf8_stops_no_worker(settings: Settings) -> None:
     """A client in another language may write it; aiokafka would fail on it for ever."""
-
-    async def body() -> None:
-        connection = await connect(settings)
-        await create_topics(connection, settings)
-        async with Writer(connection) as writer:
-            await writer.send(Outgoing(Topic.SEEDS, b"k", [], b"first", 0))
-            await writer.send(Outgoing(Topic.SEEDS, b"k", [], b"e", 1))
-        await produce_raw(connection, Topic.SEEDS, 0, batch_with_bad_name([b"a", b"b", b"c"]))
-        async with Writer(connection) as writer:
-            await writer.send(Outgoing(Topic.SEEDS, b"k", [], b"d", 0))
-        async with WorkQueue(connection, Topic.SEEDS, "workers") as queue:
-            found = await all_of(queue, 6)
-            assert await queue.next() is None
-        assert [value for value in found if value != b"e"] == [b"first", b"a", b"b", b"c", b"d"]
-        assert b"e" in found
-
-    asyncio.run(body())
+    connection = await connect(settings)
+    await create_topics(connection, settings)
+    async with Writer(connection) as writer:
+        await writer.send(Outgoing(Topic.SEEDS, b"k", [], b"first", 0))
+        await writer.send(Outgoing(Topic.SEEDS, b"k", [], b"e", 1))
+    await produce_raw(connection, Topic.SEEDS, 0, batch_with_bad_name([b"a", b"b", b"c"]))
+    async with Writer(connection) as writer:
+        await writer.send(Outgoing(Topic.SEEDS, b"k", [], b"d", 0))
+    async with WorkQueue(connection, Topic.SEEDS, "workers") as queue:
+        found = await all_of(queue, 6)
+        assert await queue.next() is None
+    assert [value for value in found if value != b"e"] == [b"first", b"a", b"b", b"c", b"d"]
+    assert b"e" in found

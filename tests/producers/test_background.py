@@ -15,7 +15,7 @@ async def fails(_: asyncio.Event) -> None:
     raise ValueError("broken")
 
 
-def test_it_is_asked_to_stop_before_it_is_cancelled() -> None:
+async def test_it_is_asked_to_stop_before_it_is_cancelled() -> None:
     ended: list[str] = []
 
     async def polls(stopping: asyncio.Event) -> None:
@@ -23,17 +23,14 @@ def test_it_is_asked_to_stop_before_it_is_cancelled() -> None:
         await asyncio.sleep(0)  # the rest of a poll
         ended.append("of itself")
 
-    async def body() -> None:
-        task = Background("poll")
-        task.start(polls)
-        await asyncio.sleep(0)
-        await task.stop()
-
-    asyncio.run(body())
+    task = Background("poll")
+    task.start(polls)
+    await asyncio.sleep(0)
+    await task.stop()
     assert ended == ["of itself"]
 
 
-def test_one_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "STOP_S", 0.01)
     ended: list[str] = []
 
@@ -43,26 +40,20 @@ def test_one_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) ->
         finally:
             ended.append("cancelled")
 
-    async def body() -> None:
-        task = Background("poll")
-        task.start(hangs)
-        await asyncio.sleep(0)
-        await task.stop()
-
-    asyncio.run(body())
+    task = Background("poll")
+    task.start(hangs)
+    await asyncio.sleep(0)
+    await task.stop()
     assert ended == ["cancelled"]
 
 
-def test_what_ended_it_is_raised_by_the_next_check_and_then_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def body() -> None:
-        task = Background("poll")
-        task.start(fails)
-        await asyncio.sleep(0)
-        with pytest.raises(ValueError, match="broken"):
-            task.check()
-        await task.stop()
-
-    asyncio.run(body())
+async def test_what_ended_it_is_raised_by_the_next_check_and_then_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    task = Background("poll")
+    task.start(fails)
+    await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="broken"):
+        task.check()
+    await task.stop()
     assert caplog.records == []
 
 

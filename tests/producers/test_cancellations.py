@@ -35,28 +35,24 @@ async def write(settings: Settings, records: list[Outgoing]) -> None:
             await writer.send(record)
 
 
-def test_an_older_seed_is_heard_of_when_a_newer_one_is_taken(settings: Settings) -> None:
+async def test_an_older_seed_is_heard_of_when_a_newer_one_is_taken(settings: Settings) -> None:
     """The log says: old, the end of old, new. Both are held before anything is read."""
-
-    async def body() -> None:
-        old, new = seed_of(NAMES[0]), seed_of(NAMES[1])
-        said = [seed_event(old, source="/t", now=1), cancelled(old), seed_event(new, source="/t", now=1)]
-        await write(settings, said)
-        cancellations = Cancellations(connection_of(settings), 3)
-        await cancellations.open()
-        first, second = SeedLease(old, HERE, 0), SeedLease(new, HERE, 2)
-        cancellations.watch(first)
-        cancellations.watch(second)
-        await until(first.cancelled.is_set)
-        await write(settings, [cancelled(new)])
-        await until(second.cancelled.is_set)
-        await cancellations.close()
-
-    asyncio.run(body())
+    old, new = seed_of(NAMES[0]), seed_of(NAMES[1])
+    said = [seed_event(old, source="/t", now=1), cancelled(old), seed_event(new, source="/t", now=1)]
+    await write(settings, said)
+    cancellations = Cancellations(connection_of(settings), 3)
+    await cancellations.open()
+    first, second = SeedLease(old, HERE, 0), SeedLease(new, HERE, 2)
+    cancellations.watch(first)
+    cancellations.watch(second)
+    await until(first.cancelled.is_set)
+    await write(settings, [cancelled(new)])
+    await until(second.cancelled.is_set)
+    await cancellations.close()
 
 
 @pytest.mark.parametrize("chance", [1, 3])
-def test_any_order_of_takes_and_releases(settings: Settings, chance: int) -> None:
+async def test_any_order_of_takes_and_releases(settings: Settings, chance: int) -> None:
     """Half of the seeds are cancelled somewhere behind them; takes come in any order, and some are released."""
     rng = random.Random(chance)
     seeds = [seed_of(name) for name in NAMES]
@@ -69,25 +65,21 @@ def test_any_order_of_takes_and_releases(settings: Settings, chance: int) -> Non
         seed_event(seed, source="/t", now=1) if offsets[seed.id] == offset else cancelled(seed)
         for offset, seed in enumerate(log)
     ]
-
-    async def body() -> None:
-        await write(settings, said)
-        cancellations = Cancellations(connection_of(settings), 3)
-        await cancellations.open()
-        takes = [SeedLease(seed, HERE, offsets[seed.id]) for seed in seeds]
-        rng.shuffle(takes)
-        kept = list[SeedLease]()
-        for take in takes:
-            cancellations.watch(take)
-            kept.append(take)
-            if rng.random() < 0.2:
-                cancellations.forget(kept.pop(rng.randrange(len(kept))))
-            if rng.random() < 0.2:
-                await asyncio.sleep(rng.random() / 20)
-        ended = [take for take in kept if take.seed in doomed]
-        await until(lambda: all(take.cancelled.is_set() for take in ended))
-        assert len(ended) > 5
-        assert not any(take.cancelled.is_set() for take in kept if take not in ended)
-        await cancellations.close()
-
-    asyncio.run(body())
+    await write(settings, said)
+    cancellations = Cancellations(connection_of(settings), 3)
+    await cancellations.open()
+    takes = [SeedLease(seed, HERE, offsets[seed.id]) for seed in seeds]
+    rng.shuffle(takes)
+    kept = list[SeedLease]()
+    for take in takes:
+        cancellations.watch(take)
+        kept.append(take)
+        if rng.random() < 0.2:
+            cancellations.forget(kept.pop(rng.randrange(len(kept))))
+        if rng.random() < 0.2:
+            await asyncio.sleep(rng.random() / 20)
+    ended = [take for take in kept if take.seed in doomed]
+    await until(lambda: all(take.cancelled.is_set() for take in ended))
+    assert len(ended) > 5
+    assert not any(take.cancelled.is_set() for take in kept if take not in ended)
+    await cancellations.close()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 
@@ -40,37 +41,33 @@ def test_an_error_keeps_what_it_says() -> None:
 
 
 @pytest.mark.broker
-def test_whatever_an_environment_does_its_members_end_and_the_worker_goes_on(
+async def test_whatever_an_environment_does_its_members_end_and_the_worker_goes_on(
     settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     acts = [*hostile.ACTS, "stolen"]
+    await emit(settings, *(seed_of(f"g{n}", task={"act": act}) for n, act in enumerate(acts)))
+    stop = asyncio.Event()
+    worker = asyncio.create_task(
+        run_worker(settings, hostile.Hostile(), stop=stop, name="w", session_timeout_ms=SESSION_MS)
+    )
 
-    async def body() -> None:
-        await emit(settings, *(seed_of(f"g{n}", task={"act": act}) for n, act in enumerate(acts)))
-        stop = asyncio.Event()
-        worker = asyncio.create_task(
-            run_worker(settings, hostile.Hostile(), stop=stop, name="w", session_timeout_ms=SESSION_MS)
-        )
+    async def all_said() -> bool:
+        assert not worker.done(), worker.result()
+        cancelled = await everything(settings, kind=EventType.GROUP_CANCELLED)
+        return len(await data(settings)) + len(cancelled) >= 2 * len(acts) - len(hostile.REFUSALS)
 
-        async def all_said() -> bool:
-            assert not worker.done(), worker.result()
-            cancelled = await everything(settings, kind=EventType.GROUP_CANCELLED)
-            return len(await data(settings)) + len(cancelled) >= 2 * len(acts) - len(hostile.REFUSALS)
-
-        await until(all_said)
-        stop.set()
-        endings = await worker
-        ended = {(event.headers.group, event.headers.member): event for event in await data(settings)}
-        for number, act in enumerate(acts):
-            event = ended.get((f"g{number}", 0))
-            assert (event is None) == (act in hostile.REFUSALS), act
-            if event is not None:
-                read_headers(event, 3)
-                assert read_rollout(event).status == status_of(act), act
-        assert endings["failed"] == len(hostile.ERRORS | hostile.RETURNED)
-        assert endings["aborted"] == len(hostile.PAUSES)
-
-    asyncio.run(body())
+    await until(all_said)
+    stop.set()
+    endings = await worker
+    ended = {(event.headers.group, event.headers.member): event for event in await data(settings)}
+    for number, act in enumerate(acts):
+        event = ended.get((f"g{number}", 0))
+        assert (event is None) == (act in hostile.REFUSALS), act
+        if event is not None:
+            read_headers(event, 3)
+            assert read_rollout(event).status == status_of(act), act
+    assert endings["failed"] == len(hostile.ERRORS | hostile.RETURNED)
+    assert endings["aborted"] == len(hostile.PAUSES)
     assert "\x1b" not in caplog.text
     assert max(map(len, caplog.text.splitlines())) < 1000
 
@@ -82,24 +79,21 @@ def status_of(act: str) -> Status:
 
 
 @pytest.mark.broker
-def test_an_engine_may_do_the_same(settings: Settings) -> None:
-    async def body() -> None:
-        await emit(settings, seed_of("g"))
-        stop = asyncio.Event()
-        worker = asyncio.create_task(
-            run_worker(settings, hostile.Asking(), hostile.HostileEngine(), stop=stop, session_timeout_ms=SESSION_MS)
-        )
+async def test_an_engine_may_do_the_same(settings: Settings) -> None:
+    await emit(settings, seed_of("g"))
+    stop = asyncio.Event()
+    worker = asyncio.create_task(
+        run_worker(settings, hostile.Asking(), hostile.HostileEngine(), stop=stop, session_timeout_ms=SESSION_MS)
+    )
 
-        async def said() -> bool:
-            return len(await data(settings)) == 2
+    async def said() -> bool:
+        return len(await data(settings)) == 2
 
-        await until(said)
-        stop.set()
-        assert await worker == {"failed": 2}
-        for event in await data(settings):
-            assert read_rollout(event).trajectory.record["errors"] == [{"type": "SystemExit", "message": "5"}]
-
-    asyncio.run(body())
+    await until(said)
+    stop.set()
+    assert await worker == {"failed": 2}
+    for event in await data(settings):
+        assert read_rollout(event).trajectory.record["errors"] == [{"type": "SystemExit", "message": "5"}]
 
 
 PROGRAM = """
@@ -119,38 +113,34 @@ leave(0)
 
 
 @pytest.mark.broker
-def test_what_an_environment_does_to_its_process_ends_no_worker_and_sigterm_does(settings: Settings) -> None:
+async def test_what_an_environment_does_to_its_process_ends_no_worker_and_sigterm_does(settings: Settings) -> None:
     """Also one that never ends: its members are given back, and the process is gone soon after."""
     acts = ["task", "callback", "stop", "block", "stubborn"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PROGRAM,
+        settings.model_dump_json(exclude_unset=True),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    waits = (await process.stderr.readline()).decode()
+    await emit(settings, *(seed_of(act, group_size=1, task={"act": act}) for act in acts))
 
-    async def body() -> None:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            PROGRAM,
-            settings.model_dump_json(exclude_unset=True),
-            cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert process.stderr is not None
-        waits = (await process.stderr.readline()).decode()
-        await emit(settings, *(seed_of(act, group_size=1, task={"act": act}) for act in acts))
+    async def answered() -> bool:
+        assert process.returncode is None
+        return len(await data(settings)) == len(acts) - 1
 
-        async def answered() -> bool:
-            assert process.returncode is None
-            return len(await data(settings)) == len(acts) - 1
-
-        await until(answered, 60)
-        process.send_signal(signal.SIGTERM)
-        out, err = await asyncio.wait_for(process.communicate(), 60)
-        assert waits.startswith("waiting: no ")
-        assert (process.returncode, out.decode()) == (0, f"{{'completed': {len(acts) - 1}, 'aborted': 1}}\n")
-        assert "rollout stubborn.0.1 doesn't end" in err.decode()
-        assert "left behind, since it doesn't end: the task stubborn.0.1" in err.decode()
-        assert "stood still for 2 s, longer than a lease" in err.decode()
-        statuses = {event.headers.group: event.headers.type for event in await data(settings)}
-        assert statuses.pop("stubborn") == EventType.ROLLOUT_ABORTED
-        assert set(statuses.values()) == {EventType.ROLLOUT_COMPLETED}
-
-    asyncio.run(body())
+    await until(answered, 60)
+    process.send_signal(signal.SIGTERM)
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert waits.startswith("waiting: no ")
+    assert (process.returncode, out.decode()) == (0, f"{{'completed': {len(acts) - 1}, 'aborted': 1}}\n")
+    assert "rollout stubborn.0.1 doesn't end" in err.decode()
+    assert "left behind, since it doesn't end: the task stubborn.0.1" in err.decode()
+    assert re.search(r"stood still for \d+ s, longer than a lease", err.decode())
+    statuses = {event.headers.group: event.headers.type for event in await data(settings)}
+    assert statuses.pop("stubborn") == EventType.ROLLOUT_ABORTED
+    assert set(statuses.values()) == {EventType.ROLLOUT_COMPLETED}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 import pytest
@@ -44,58 +43,46 @@ def ids(seeds: list[Seed]) -> Counter[str]:
     return Counter(seed.id for seed in seeds)
 
 
-def test_it_takes_what_nobody_took_and_then_everything(settings: Settings) -> None:
+async def test_it_takes_what_nobody_took_and_then_everything(settings: Settings) -> None:
     """Also across a rebalance in the middle of the backlog, where offsets of it are committed."""
     old = [seed_of(f"old-{number}") for number in range(60)]
     new = [seed_of(f"new-{number}") for number in range(6)]
     left = old[::5]
+    await emit(settings, *old)
+    await took(settings, *(seed for seed in old if seed not in left))
+    await run_buffer(settings, drain=True, options=OPTIONS)
+    await emit(settings, *new)
+    async with worker(settings, "one") as first:
+        held = await take(first, 4)
+        async with worker(settings, "two") as second:
 
-    async def body() -> None:
-        await emit(settings, *old)
-        await took(settings, *(seed for seed in old if seed not in left))
-        await run_buffer(settings, drain=True, options=OPTIONS)
-        await emit(settings, *new)
-        async with worker(settings, "one") as first:
-            held = await take(first, 4)
-            async with worker(settings, "two") as second:
+            async def all_taken() -> bool:
+                for takes in (first, second):
+                    held.extend(await take(takes, 1, within_s=0.2))
+                return len(held) >= len(left) + len(new)
 
-                async def all_taken() -> bool:
-                    for takes in (first, second):
-                        held.extend(await take(takes, 1, within_s=0.2))
-                    return len(held) >= len(left) + len(new)
-
-                await until(all_taken)
-            held.extend(await take(first, 1, within_s=2))
-        assert ids([each.seed for each in held]) == ids([*left, *new])
-
-    asyncio.run(body())
+            await until(all_taken)
+        held.extend(await take(first, 1, within_s=2))
+    assert ids([each.seed for each in held]) == ids([*left, *new])
 
 
-def test_it_jumps_over_many_that_are_done(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_jumps_over_many_that_are_done(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rolloutlog.kafka.loop.work_queue.GAP", 3)
     old = [seed_of(f"old-{number}") for number in range(60)]
-
-    async def body() -> None:
-        await emit(settings, *old)
-        await took(settings, *old[1:-1])
-        await run_buffer(settings, drain=True, options=OPTIONS)
-        async with worker(settings, "one") as takes:
-            held = await take(takes, 2)
-            assert ids([each.seed for each in held]) == ids([old[0], old[-1]])
-            assert await take(takes, 1, within_s=1) == []
-        monkeypatch.setattr(taking, "ROLE", "others")  # a group that never committed anything
-        async with worker(settings, "two") as takes:
-            assert ids([each.seed for each in await take(takes, 2, within_s=5)]) == ids([old[0], old[-1]])
-
-    asyncio.run(body())
+    await emit(settings, *old)
+    await took(settings, *old[1:-1])
+    await run_buffer(settings, drain=True, options=OPTIONS)
+    async with worker(settings, "one") as takes:
+        held = await take(takes, 2)
+        assert ids([each.seed for each in held]) == ids([old[0], old[-1]])
+        assert await take(takes, 1, within_s=1) == []
+    monkeypatch.setattr(taking, "ROLE", "others")  # a group that never committed anything
+    async with worker(settings, "two") as takes:
+        assert ids([each.seed for each in await take(takes, 2, within_s=5)]) == ids([old[0], old[-1]])
 
 
-def test_without_a_row_it_starts_at_the_beginning(settings: Settings) -> None:
+async def test_without_a_row_it_starts_at_the_beginning(settings: Settings) -> None:
     seeds = [seed_of(f"g{number}") for number in range(5)]
-
-    async def body() -> None:
-        await emit(settings, *seeds)
-        async with worker(settings, "one") as takes:
-            assert ids([each.seed for each in await take(takes, 5)]) == ids(seeds)
-
-    asyncio.run(body())
+    await emit(settings, *seeds)
+    async with worker(settings, "one") as takes:
+        assert ids([each.seed for each in await take(takes, 5)]) == ids(seeds)

@@ -72,188 +72,161 @@ async def work(
 
 
 @pytest.mark.broker
-def test_a_worker_makes_every_member_of_a_seed_once(settings: Settings) -> None:
-    async def body() -> None:
-        async with PolicyPublisher(settings) as policies:
-            await policies.publish(3)
-            tasks = [{"sum": f"{n}+{n}?", "answer": str(2 * n), "act": "brief"} for n in range(6)]
-            await emit(settings, *(seed_of(f"g{n}", group_size=3, task=task) for n, task in enumerate(tasks)))
-            environment = Sums()
-            endings = await work(settings, environment, 18, concurrency=4)
-        assert endings == {"completed": 18}
-        assert environment.most == 4
-        events = await data(settings)
-        assert Counter(event.headers.group for event in events) == {f"g{n}": 3 for n in range(6)}
-        for event in events:
-            read_headers(event, 3)
-            rollout = read_rollout(event)
-            assert (rollout.status, rollout.trajectory.reward) == (Status.COMPLETED, 1.0)
-            assert rollout.slot.origin_seed == f"seed-{rollout.slot.group}"
-            assert rollout.slot.run == settings.run_id
-            assert rollout.trajectory.policy_span == (Policy(0, 3), Policy(0, 3))
-            assert (event.headers.source or "").startswith("/workers/w-")
-
-    asyncio.run(body())
+async def test_a_worker_makes_every_member_of_a_seed_once(settings: Settings) -> None:
+    async with PolicyPublisher(settings) as policies:
+        await policies.publish(3)
+        tasks = [{"sum": f"{n}+{n}?", "answer": str(2 * n), "act": "brief"} for n in range(6)]
+        await emit(settings, *(seed_of(f"g{n}", group_size=3, task=task) for n, task in enumerate(tasks)))
+        environment = Sums()
+        endings = await work(settings, environment, 18, concurrency=4)
+    assert endings == {"completed": 18}
+    assert environment.most == 4
+    events = await data(settings)
+    assert Counter(event.headers.group for event in events) == {f"g{n}": 3 for n in range(6)}
+    for event in events:
+        read_headers(event, 3)
+        rollout = read_rollout(event)
+        assert (rollout.status, rollout.trajectory.reward) == (Status.COMPLETED, 1.0)
+        assert rollout.slot.origin_seed == f"seed-{rollout.slot.group}"
+        assert rollout.slot.run == settings.run_id
+        assert rollout.trajectory.policy_span == (Policy(0, 3), Policy(0, 3))
+        assert (event.headers.source or "").startswith("/workers/w-")
 
 
 @pytest.mark.broker
-def test_a_second_run_repeats_nothing(settings: Settings) -> None:
-    async def body() -> None:
-        await emit(settings, seed_of("g"))
-        await work(settings, Sums(), 2)
-        again = Sums()
-        await emit(settings, seed_of("h"))
-        await work(settings, again, 4)
-        assert {dispatch.seed.group for dispatch in again.dispatched} == {"h"}
-
-    asyncio.run(body())
+async def test_a_second_run_repeats_nothing(settings: Settings) -> None:
+    await emit(settings, seed_of("g"))
+    await work(settings, Sums(), 2)
+    again = Sums()
+    await emit(settings, seed_of("h"))
+    await work(settings, again, 4)
+    assert {dispatch.seed.group for dispatch in again.dispatched} == {"h"}
 
 
 @pytest.mark.broker
-def test_whatever_an_environment_does_its_members_end(settings: Settings) -> None:
+async def test_whatever_an_environment_does_its_members_end(settings: Settings) -> None:
     """Failed with the error; refused cancels the seed's members; a trajectory that breaks the contract is a failure."""
+    await emit(settings, *(seed_of(act, task={"act": act}) for act in ("fail", "bad", "refuse")))
+    environment = Sums()
 
-    async def body() -> None:
-        await emit(settings, *(seed_of(act, task={"act": act}) for act in ("fail", "bad", "refuse")))
-        environment = Sums()
+    def ended() -> bool:
+        return len(environment.dispatched) == 6 and not environment.running
 
-        def ended() -> bool:
-            return len(environment.dispatched) == 6 and not environment.running
-
-        endings = await work(settings, environment, ended)
-        assert endings == {"failed": 4, "refused": 1, "dropped": 1}
-        by_group = {event.headers.group: read_rollout(event) for event in await data(settings)}
-        assert by_group.keys() == {"fail", "bad"}
-        (error,) = by_group["fail"].trajectory.record["errors"]
-        assert error == {"type": "RuntimeError", "message": "the sandbox is gone"}
-        (error,) = by_group["bad"].trajectory.record["errors"]
-        assert error["type"] == "InvalidRecord"
-        assert "segments" in error["message"]
-        (event,) = await everything(settings, kind=EventType.GROUP_CANCELLED)
-        assert (event.headers.group, event.headers.reason) == ("refuse", "refused")
-        assert read_cancelled(event).members == (0, 1)
-
-    asyncio.run(body())
+    endings = await work(settings, environment, ended)
+    assert endings == {"failed": 4, "refused": 1, "dropped": 1}
+    by_group = {event.headers.group: read_rollout(event) for event in await data(settings)}
+    assert by_group.keys() == {"fail", "bad"}
+    (error,) = by_group["fail"].trajectory.record["errors"]
+    assert error == {"type": "RuntimeError", "message": "the sandbox is gone"}
+    (error,) = by_group["bad"].trajectory.record["errors"]
+    assert error["type"] == "InvalidRecord"
+    assert "segments" in error["message"]
+    (event,) = await everything(settings, kind=EventType.GROUP_CANCELLED)
+    assert (event.headers.group, event.headers.reason) == ("refuse", "refused")
+    assert read_cancelled(event).members == (0, 1)
 
 
 @pytest.mark.broker
-def test_a_stop_gives_back_what_runs_with_its_prefix_and_what_waits_without(settings: Settings) -> None:
-    async def body() -> None:
-        await emit(settings, seed_of("g", group_size=4, task={"act": "wait"}))
-        environment = Sums()
-        endings = await work(settings, environment, lambda: environment.running == 2, concurrency=2, grace_s=0.1)
-        assert endings == {"aborted": 4}
-        rollouts = [read_rollout(event) for event in await data(settings)]
-        assert {rollout.status for rollout in rollouts} == {Status.ABORTED}
-        assert {rollout.slot.member for rollout in rollouts} == {0, 1, 2, 3}
-        assert sorted(len(rollout.trajectory.token_ids) for rollout in rollouts) == [0, 0, 4, 4]
-
-    asyncio.run(body())
+async def test_a_stop_gives_back_what_runs_with_its_prefix_and_what_waits_without(settings: Settings) -> None:
+    await emit(settings, seed_of("g", group_size=4, task={"act": "wait"}))
+    environment = Sums()
+    endings = await work(settings, environment, lambda: environment.running == 2, concurrency=2, grace_s=0.1)
+    assert endings == {"aborted": 4}
+    rollouts = [read_rollout(event) for event in await data(settings)]
+    assert {rollout.status for rollout in rollouts} == {Status.ABORTED}
+    assert {rollout.slot.member for rollout in rollouts} == {0, 1, 2, 3}
+    assert sorted(len(rollout.trajectory.token_ids) for rollout in rollouts) == [0, 0, 4, 4]
 
 
 @pytest.mark.broker
-def test_a_stop_lets_what_runs_finish_within_its_grace(settings: Settings) -> None:
-    async def body() -> None:
-        await emit(settings, seed_of("g", task={"act": "brief"}))
-        environment = Sums()
-        endings = await work(settings, environment, lambda: environment.running == 2)
-        assert endings == {"completed": 2}
-
-    asyncio.run(body())
+async def test_a_stop_lets_what_runs_finish_within_its_grace(settings: Settings) -> None:
+    await emit(settings, seed_of("g", task={"act": "brief"}))
+    environment = Sums()
+    endings = await work(settings, environment, lambda: environment.running == 2)
+    assert endings == {"completed": 2}
 
 
 @pytest.mark.broker
-def test_a_cancelled_seed_is_dropped_and_nothing_is_written(settings: Settings) -> None:
-    async def body() -> None:
-        await emit(settings, seed_of("g", task={"act": "hang"}), seed_of("h"))
-        environment = Sums()
-        cancel = seed_cancelled_event(
-            seed="seed-g", group="g", group_size=2, reason="attempts", source="/tests", now=now_ms()
-        )
+async def test_a_cancelled_seed_is_dropped_and_nothing_is_written(settings: Settings) -> None:
+    await emit(settings, seed_of("g", task={"act": "hang"}), seed_of("h"))
+    environment = Sums()
+    cancel = seed_cancelled_event(
+        seed="seed-g", group="g", group_size=2, reason="attempts", source="/tests", now=now_ms()
+    )
 
-        async def soon() -> None:
-            await until(lambda: environment.running == 2)
-            async with Writer(connection_of(settings)) as writer:
-                await writer.send(cancel)
+    async def soon() -> None:
+        await until(lambda: environment.running == 2)
+        async with Writer(connection_of(settings)) as writer:
+            await writer.send(cancel)
 
-        cancelling = asyncio.create_task(soon())
-        done = asyncio.Event()
+    cancelling = asyncio.create_task(soon())
+    done = asyncio.Event()
 
-        def ended() -> bool:
-            if cancelling.done() and not environment.running and len(environment.dispatched) == 4:
-                done.set()
-            return done.is_set()
+    def ended() -> bool:
+        if cancelling.done() and not environment.running and len(environment.dispatched) == 4:
+            done.set()
+        return done.is_set()
 
-        endings = await work(settings, environment, ended)
-        await cancelling
-        assert endings == {"completed": 2, "dropped": 2}
-        assert {event.headers.group for event in await data(settings)} == {"h"}
-
-    asyncio.run(body())
+    endings = await work(settings, environment, ended)
+    await cancelling
+    assert endings == {"completed": 2, "dropped": 2}
+    assert {event.headers.group for event in await data(settings)} == {"h"}
 
 
 @pytest.mark.broker
-def test_a_resume_seed_brings_the_prefix(settings: Settings) -> None:
+async def test_a_resume_seed_brings_the_prefix(settings: Settings) -> None:
     """The engine gets token ids, never re-rendered text (design/groups#resuming)."""
+    async with RolloutProducer(settings) as producer:
+        aborted = await producer.abort(sound("g").slot, sound("g").trajectory)
+    origin = seed_of("g", messages=[{"role": "user", "content": "2?"}])
+    await emit(settings, origin)
+    (event,) = await everything(settings, Topic.SEEDS)
+    seed = Seed(
+        id="resume",
+        kind=SeedKind.RESUME,
+        group="g",
+        group_size=2,
+        env="sums",
+        asks=[Ask(member=0, attempt=2)],
+        origin_seed="seed-g",
+        origin_offset=event.offset,
+        prefix=str(aborted.handle),
+    )
+    await emit(settings, seed)
+    environment = Sums()
+    await work(settings, environment, 4)
+    (dispatch,) = (one for one in environment.dispatched if one.ask.attempt == 2)
+    assert dispatch.prefix == read_rollout(next(iter(await data(settings)))).trajectory
+    assert (dispatch.seed.task, dispatch.seed.messages) == (origin.task, origin.messages), "the group's own"
+    rollouts = [read_rollout(event) for event in await data(settings)]
+    (made,) = (one for one in rollouts if one.slot.attempt == 2)
+    assert (made.status, made.slot.origin_seed, made.slot.origin_offset) == (Status.COMPLETED, "seed-g", 0)
+    record = made.trajectory.record
+    assert (record["task"], record["resumed_from"]) == (origin.task, str(aborted.handle))
 
-    async def body() -> None:
-        async with RolloutProducer(settings) as producer:
-            aborted = await producer.abort(sound("g").slot, sound("g").trajectory)
-        origin = seed_of("g", messages=[{"role": "user", "content": "2?"}])
-        await emit(settings, origin)
-        (event,) = await everything(settings, Topic.SEEDS)
-        seed = Seed(
-            id="resume",
-            kind=SeedKind.RESUME,
+
+@pytest.mark.broker
+async def test_a_member_whose_task_is_gone_fails(settings: Settings) -> None:
+    """An environment is never asked to make something without being told what."""
+    await emit(
+        settings,
+        Seed(
+            id="again",
+            kind=SeedKind.REROLL,
             group="g",
             group_size=2,
             env="sums",
-            asks=[Ask(member=0, attempt=2)],
+            asks=[Ask(member=1, attempt=2)],
             origin_seed="seed-g",
-            origin_offset=event.offset,
-            prefix=str(aborted.handle),
-        )
-        await emit(settings, seed)
-        environment = Sums()
-        await work(settings, environment, 4)
-        (dispatch,) = (one for one in environment.dispatched if one.ask.attempt == 2)
-        assert dispatch.prefix == read_rollout(next(iter(await data(settings)))).trajectory
-        assert (dispatch.seed.task, dispatch.seed.messages) == (origin.task, origin.messages), "the group's own"
-        rollouts = [read_rollout(event) for event in await data(settings)]
-        (made,) = (one for one in rollouts if one.slot.attempt == 2)
-        assert (made.status, made.slot.origin_seed, made.slot.origin_offset) == (Status.COMPLETED, "seed-g", 0)
-        record = made.trajectory.record
-        assert (record["task"], record["resumed_from"]) == (origin.task, str(aborted.handle))
-
-    asyncio.run(body())
-
-
-@pytest.mark.broker
-def test_a_member_whose_task_is_gone_fails(settings: Settings) -> None:
-    """An environment is never asked to make something without being told what."""
-
-    async def body() -> None:
-        await emit(
-            settings,
-            Seed(
-                id="again",
-                kind=SeedKind.REROLL,
-                group="g",
-                group_size=2,
-                env="sums",
-                asks=[Ask(member=1, attempt=2)],
-                origin_seed="seed-g",
-                origin_offset=17,
-            ),
-        )
-        environment = Sums()
-        assert await work(settings, environment, 1) == {"failed": 1}
-        assert not environment.dispatched
-        (rollout,) = [read_rollout(event) for event in await data(settings)]
-        (error,) = rollout.trajectory.record["errors"]
-        assert error["type"] == "NotFound"
-
-    asyncio.run(body())
+            origin_offset=17,
+        ),
+    )
+    environment = Sums()
+    assert await work(settings, environment, 1) == {"failed": 1}
+    assert not environment.dispatched
+    (rollout,) = [read_rollout(event) for event in await data(settings)]
+    (error,) = rollout.trajectory.record["errors"]
+    assert error["type"] == "NotFound"
 
 
 @pytest.mark.broker

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 import pytest
@@ -27,7 +26,7 @@ async def cut(connection: Connection, topic: Topic, offset: int) -> None:
 
 
 @pytest.mark.broker
-def test_a_deadline_doesnt_make_up_for_records_that_were_deleted(
+async def test_a_deadline_doesnt_make_up_for_records_that_were_deleted(
     settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     changed = settings.model_dump(mode="json")
@@ -36,21 +35,17 @@ def test_a_deadline_doesnt_make_up_for_records_that_were_deleted(
         "batch_groups": 1, "starve_s": 4, "straggler": {"type": "deadline", "seconds": 1, "k": 2},
     }  # fmt: skip
     log = Log(Settings.model_validate(changed))
-
-    async def body() -> None:
-        await log.create()
-        await log.bring(0)
-        await log.write(*(rollout(member, 0, group="torn", size=4) for member in range(4)))
-        await log.write(*(rollout(member, 0, group="whole", size=4) for member in range(4)))
-        await cut(log.connection, Topic.ROLLOUTS, 2)
-        with caplog.at_level(logging.WARNING):
-            async with GroupStream(log.settings) as stream:
-                trained: list[str] = []
-                with pytest.raises(Starved, match="the beginning of its partition was deleted"):
-                    async for batch in stream.batches():
-                        trained += [one.id for one in batch]
-                        await stream.trained(batch)
-        assert trained == ["whole"]
-        assert "rollouts/0 begins at offset 2" in caplog.text
-
-    asyncio.run(body())
+    await log.create()
+    await log.bring(0)
+    await log.write(*(rollout(member, 0, group="torn", size=4) for member in range(4)))
+    await log.write(*(rollout(member, 0, group="whole", size=4) for member in range(4)))
+    await cut(log.connection, Topic.ROLLOUTS, 2)
+    with caplog.at_level(logging.WARNING):
+        async with GroupStream(log.settings) as stream:
+            trained: list[str] = []
+            with pytest.raises(Starved, match="the beginning of its partition was deleted"):
+                async for batch in stream.batches():
+                    trained += [one.id for one in batch]
+                    await stream.trained(batch)
+    assert trained == ["whole"]
+    assert "rollouts/0 begins at offset 2" in caplog.text

@@ -36,64 +36,53 @@ async def hiding(log: Log) -> AsyncGenerator[Transaction]:
         yield transaction
 
 
-def test_a_first_start_reads_what_it_has_just_written(log: Log) -> None:
+async def test_a_first_start_reads_what_it_has_just_written(log: Log) -> None:
     """It said that no policy was ever published: 37 of 60 first starts after a crash on three nodes."""
-
-    async def body() -> None:
-        writer = StepWriter(log.connection)
-        await writer.start()
-        async with PolicyLog(log.connection) as policies:
-            async with hiding(log):
-                events = first_events(History(), run="r", now=now(), uri=None)
-                last = (await writer.write(events))[-1]
-                found = await ends_of(log.connection, Topic.POLICY_VERSIONS, 0)
-                assert found.stable <= last.offset < found.high
-                reading = asyncio.create_task(policies.catch_up(last.offset + 1))
-            await reading
-            assert policies.history.current == Policy(0, 0)
-        await writer.close()
-
-    asyncio.run(body())
+    writer = StepWriter(log.connection)
+    await writer.start()
+    async with PolicyLog(log.connection) as policies:
+        async with hiding(log):
+            events = first_events(History(), run="r", now=now(), uri=None)
+            last = (await writer.write(events))[-1]
+            found = await ends_of(log.connection, Topic.POLICY_VERSIONS, 0)
+            assert found.stable <= last.offset < found.high
+            reading = asyncio.create_task(policies.catch_up(last.offset + 1))
+        await reading
+        assert policies.history.current == Policy(0, 0)
+    await writer.close()
 
 
-def test_a_policy_is_called_never_published_only_after_the_topics_present_end(log: Log) -> None:
+async def test_a_policy_is_called_never_published_only_after_the_topics_present_end(log: Log) -> None:
     """Who publishes may tell its workers before readers see it."""
     here = partition_of(id_of("a"), 3)
+    await log.bring(0)
+    async with GroupStream(log.settings) as stream:
 
-    async def body() -> None:
-        await log.bring(0)
-        async with GroupStream(log.settings) as stream:
+        async def has_read() -> bool:
+            return await stream._parts.intake.position(here) == 2
 
-            async def has_read() -> bool:
-                return await stream._parts.intake.position(here) == 2
-
-            async with hiding(log) as transaction:
-                await transaction.send(policy_imported(Policy(0, 3), run="r", source="/test", now=now()))
-                await log.write(*(rollout(i, 3, group=id_of("a")) for i in range(2)))
-                drawing = asyncio.create_task(anext(stream.batches(1)))
-                await until(has_read)
-            batch = await drawing
-            assert [group.id for group in batch] == [id_of("a")]
-        assert await log.read(Topic.DEAD_LETTERS) == []
-
-    asyncio.run(body())
+        async with hiding(log) as transaction:
+            await transaction.send(policy_imported(Policy(0, 3), run="r", source="/test", now=now()))
+            await log.write(*(rollout(i, 3, group=id_of("a")) for i in range(2)))
+            drawing = asyncio.create_task(anext(stream.batches(1)))
+            await until(has_read)
+        batch = await drawing
+        assert [group.id for group in batch] == [id_of("a")]
+    assert await log.read(Topic.DEAD_LETTERS) == []
 
 
-def test_a_drain_that_begins_before_an_import_is_visible_takes_all_of_it(log: Log) -> None:
+async def test_a_drain_that_begins_before_an_import_is_visible_takes_all_of_it(log: Log) -> None:
     async def drained(stream: GroupStream) -> list[str]:
         return [group.id async for batch in stream.batches(drain=True) for group in batch]
 
-    async def body() -> None:
-        await log.bring(0)
-        name = log.connection.names.transactional_id("import")
-        async with GroupStream(log.settings) as stream, TransactionalWriter(log.connection, name) as writer:
-            async with writer.transaction() as transaction:
-                for member in range(2):
-                    made = rollout(member, 0, group=id_of("a"))
-                    await (await transaction.send(rollout_event(made, source="/test", now=now())))
-                draining = asyncio.create_task(drained(stream))
-                done, _ = await asyncio.wait([draining], timeout=1.5)
-                assert not done
-            assert await draining == [id_of("a")]
-
-    asyncio.run(body())
+    await log.bring(0)
+    name = log.connection.names.transactional_id("import")
+    async with GroupStream(log.settings) as stream, TransactionalWriter(log.connection, name) as writer:
+        async with writer.transaction() as transaction:
+            for member in range(2):
+                made = rollout(member, 0, group=id_of("a"))
+                await (await transaction.send(rollout_event(made, source="/test", now=now())))
+            draining = asyncio.create_task(drained(stream))
+            done, _ = await asyncio.wait([draining], timeout=1.5)
+            assert not done
+        assert await draining == [id_of("a")]

@@ -49,394 +49,319 @@ async def drained(stream: GroupStream) -> list[Batch]:
     return batches
 
 
-def test_a_first_start_publishes_its_timeline_and_version_zero(log: Log) -> None:
+async def test_a_first_start_publishes_its_timeline_and_version_zero(log: Log) -> None:
     """Both in one transaction, and a second start goes on with that timeline (design/trainer#timelines)."""
-
-    async def body() -> None:
-        async with GroupStream(log.settings, Start(weights="s3://weights/0")) as stream:
-            assert (stream.history.current, stream.step) == (Policy(0, 0), 1)
-        async with GroupStream(log.settings) as stream:
-            assert (stream.history.current, stream.step) == (Policy(0, 0), 1)
-        types = [event.headers.type for event in await log.read(Topic.POLICY_VERSIONS)]
-        assert types == [EventType.TIMELINE_STARTED, EventType.POLICY_PUBLISHED]
-
-    asyncio.run(body())
+    async with GroupStream(log.settings, Start(weights="s3://weights/0")) as stream:
+        assert (stream.history.current, stream.step) == (Policy(0, 0), 1)
+    async with GroupStream(log.settings) as stream:
+        assert (stream.history.current, stream.step) == (Policy(0, 0), 1)
+    types = [event.headers.type for event in await log.read(Topic.POLICY_VERSIONS)]
+    assert types == [EventType.TIMELINE_STARTED, EventType.POLICY_PUBLISHED]
 
 
-def test_a_start_from_an_older_policy_voids_the_steps_after_it(log: Log) -> None:
+async def test_a_start_from_an_older_policy_voids_the_steps_after_it(log: Log) -> None:
     """The next timeline (design/trainer#timelines) begins with that policy's weights, and what later steps trained is
     drawn again
     at the steps of the new one, each group once."""
-
-    async def body() -> None:
-        settings = with_trainer(log.settings, batch_groups=1)
-        async with GroupStream(settings, Start(weights="s3://w/0", digest="d0")) as stream:
-            for step in (1, 2):
-                await log.write(*group(f"g{step}", step - 1))
-                batch = await anext(stream.batches())
-                await stream.trained(batch, publish=f"s3://w/{step}", digest=f"d{step}")
-        async with GroupStream(settings, Start(resume=Policy(0, 1))) as stream:
-            assert (stream.history.current, stream.step) == (Policy(1, 1), 2)
-            weights = await find_published(log.connection, Policy(1, 1))
-            assert (weights.uri, weights.digest) == ("s3://w/1", "d1"), "those of the policy that it goes on from"
-            assert [names(batch) for batch in await drained(stream)] == [{id_of("g2")}]
-        finals = [(final.timeline, final.step, final.group) for final in await log.finals()]
-        assert sorted(finals) == [(0, 1, id_of("g1")), (0, 2, id_of("g2")), (1, 2, id_of("g2"))]
-        with pytest.raises(UnknownPolicy, match="0:9"):
-            async with GroupStream(settings, Start(resume=Policy(0, 9))):
-                pass
-
-    asyncio.run(body())
+    settings = with_trainer(log.settings, batch_groups=1)
+    async with GroupStream(settings, Start(weights="s3://w/0", digest="d0")) as stream:
+        for step in (1, 2):
+            await log.write(*group(f"g{step}", step - 1))
+            batch = await anext(stream.batches())
+            await stream.trained(batch, publish=f"s3://w/{step}", digest=f"d{step}")
+    async with GroupStream(settings, Start(resume=Policy(0, 1))) as stream:
+        assert (stream.history.current, stream.step) == (Policy(1, 1), 2)
+        weights = await find_published(log.connection, Policy(1, 1))
+        assert (weights.uri, weights.digest) == ("s3://w/1", "d1"), "those of the policy that it goes on from"
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("g2")}]
+    finals = [(final.timeline, final.step, final.group) for final in await log.finals()]
+    assert sorted(finals) == [(0, 1, id_of("g1")), (0, 2, id_of("g2")), (1, 2, id_of("g2"))]
+    with pytest.raises(UnknownPolicy, match="0:9"):
+        async with GroupStream(settings, Start(resume=Policy(0, 9))):
+            pass
 
 
-def test_whole_groups_are_yielded_step_by_step_and_recorded_with_the_policy(log: Log) -> None:
-    async def body() -> None:
-        async with GroupStream(log.settings) as stream:
-            await log.write(*group("a"), *group("b"), *group("c")[:1])
-            batches = stream.batches()
-            batch = await anext(batches)
-            assert (batch.step, names(batch), batch.short) == (1, {id_of("a"), id_of("b")}, False)
-            assert [m.rollout.trajectory.token_ids.tolist() for m in batch.members if m.rollout] == [[1, 2, 10, 11]] * 4
-            report = await stream.trained(batch, publish="s3://weights/1")
-            assert (report.groups, report.members, report.trainable_tokens) == (2, 4, 8)
-            assert stream.history.current == Policy(0, 1)
-            await log.write(group("c")[1], *group("d", 1))
-            batch = await anext(batches)
-            assert (batch.step, names(batch)) == (2, {id_of("c"), id_of("d")})
-            await stream.trained(batch)
-            await batches.aclose()
-        finals = {final.group: final for final in await log.finals()}
-        assert {finals[id_of(name)].step for name in "ab"} == {1}
-        assert {finals[id_of(name)].step for name in "cd"} == {2}
-        assert all(final.reason is None and final.masks for final in finals.values())
-        policies = [event.headers.policy for event in await log.read(Topic.POLICY_VERSIONS)]
-        assert policies == [None, Policy(0, 0), Policy(0, 1)]
-
-    asyncio.run(body())
+async def test_whole_groups_are_yielded_step_by_step_and_recorded_with_the_policy(log: Log) -> None:
+    async with GroupStream(log.settings) as stream:
+        await log.write(*group("a"), *group("b"), *group("c")[:1])
+        batches = stream.batches()
+        batch = await anext(batches)
+        assert (batch.step, names(batch), batch.short) == (1, {id_of("a"), id_of("b")}, False)
+        assert [m.rollout.trajectory.token_ids.tolist() for m in batch.members if m.rollout] == [[1, 2, 10, 11]] * 4
+        report = await stream.trained(batch, publish="s3://weights/1")
+        assert (report.groups, report.members, report.trainable_tokens) == (2, 4, 8)
+        assert stream.history.current == Policy(0, 1)
+        await log.write(group("c")[1], *group("d", 1))
+        batch = await anext(batches)
+        assert (batch.step, names(batch)) == (2, {id_of("c"), id_of("d")})
+        await stream.trained(batch)
+        await batches.aclose()
+    finals = {final.group: final for final in await log.finals()}
+    assert {finals[id_of(name)].step for name in "ab"} == {1}
+    assert {finals[id_of(name)].step for name in "cd"} == {2}
+    assert all(final.reason is None and final.masks for final in finals.values())
+    policies = [event.headers.policy for event in await log.read(Topic.POLICY_VERSIONS)]
+    assert policies == [None, Policy(0, 0), Policy(0, 1)]
 
 
-def test_what_was_trained_is_never_yielded_again(log: Log) -> None:
+async def test_what_was_trained_is_never_yielded_again(log: Log) -> None:
     """Exactly once over restarts; what was drawn and not told is drawn again (decisions/staleness#121)."""
-
-    async def body() -> None:
-        await log.bring(0)
-        await log.write(*(r for name in "abcdef" for r in group(name)))
-        async with GroupStream(log.settings) as stream:
-            first = await anext(stream.batches())
+    await log.bring(0)
+    await log.write(*(r for name in "abcdef" for r in group(name)))
+    async with GroupStream(log.settings) as stream:
+        first = await anext(stream.batches())
+        await stream.trained(first)
+        with pytest.raises(ValueError, match="recorded before"):
             await stream.trained(first)
-            with pytest.raises(ValueError, match="recorded before"):
-                await stream.trained(first)
-            lost = await anext(stream.batches())
-        async with GroupStream(log.settings) as stream:
-            rest = await drained(stream)
-        again = set().union(*map(names, rest))
-        assert names(lost) <= again
-        assert names(first) | again == {id_of(name) for name in "abcdef"}
-        assert not names(first) & again
-        assert sorted(final.group for final in await log.finals()) == sorted(id_of(name) for name in "abcdef")
-
-    asyncio.run(body())
+        lost = await anext(stream.batches())
+    async with GroupStream(log.settings) as stream:
+        rest = await drained(stream)
+    again = set().union(*map(names, rest))
+    assert names(lost) <= again
+    assert names(first) | again == {id_of(name) for name in "abcdef"}
+    assert not names(first) & again
+    assert sorted(final.group for final in await log.finals()) == sorted(id_of(name) for name in "abcdef")
 
 
-def test_imported_policies_start_no_timeline_and_each_group_has_its_own_step(log: Log) -> None:
+async def test_imported_policies_start_no_timeline_and_each_group_has_its_own_step(log: Log) -> None:
     """A group is judged at its newest version + 1 (design/trainer#imported)."""
-
-    async def body() -> None:
-        await log.bring(3, 7)
-        await log.write(*group("young", 7, seed=None), *group("old", 3, seed=None), *group("last", 3, seed=None))
-        async with GroupStream(log.settings) as stream:
-            assert stream.step is None
-            batches = await drained(stream)
-            with pytest.raises(SettingsError, match="imported"):
-                await stream.trained(Batch(8, ()), publish="s3://weights/8")
-        assert [names(batch) for batch in batches] == [{id_of("old"), id_of("last")}, {id_of("young")}]
-        assert [batch.short for batch in batches] == [False, True]
-        steps = {final.group: final.step for final in await log.finals()}
-        assert steps == {id_of("young"): 8, id_of("old"): 4, id_of("last"): 4}
-        types = {event.headers.type for event in await log.read(Topic.POLICY_VERSIONS)}
-        assert types == {EventType.POLICY_IMPORTED}
-
-    asyncio.run(body())
+    await log.bring(3, 7)
+    await log.write(*group("young", 7, seed=None), *group("old", 3, seed=None), *group("last", 3, seed=None))
+    async with GroupStream(log.settings) as stream:
+        assert stream.step is None
+        batches = await drained(stream)
+        with pytest.raises(SettingsError, match="imported"):
+            await stream.trained(Batch(8, ()), publish="s3://weights/8")
+    assert [names(batch) for batch in batches] == [{id_of("old"), id_of("last")}, {id_of("young")}]
+    assert [batch.short for batch in batches] == [False, True]
+    steps = {final.group: final.step for final in await log.finals()}
+    assert steps == {id_of("young"): 8, id_of("old"): 4, id_of("last"): 4}
+    types = {event.headers.type for event in await log.read(Topic.POLICY_VERSIONS)}
+    assert types == {EventType.POLICY_IMPORTED}
 
 
-def test_an_expired_member_is_on_the_log_before_the_stream_waits_and_its_next_attempt_trains(log: Log) -> None:
+async def test_an_expired_member_is_on_the_log_before_the_stream_waits_and_its_next_attempt_trains(log: Log) -> None:
     """`member.expired` goes into a transaction of its own before the trainer waits (design/trainer#steps)."""
-
-    async def body() -> None:
-        async with GroupStream(log.settings, Start(step=5)) as stream:
-            await log.publish(*(Policy(0, v) for v in range(1, 5)))
-            await log.write(rollout(0, 0, group=id_of("a")), rollout(1, 4, group=id_of("a")))
-            batches = stream.batches(1)
-            waiting = asyncio.ensure_future(anext(batches))
-            while not (gone := await log.expired()):
-                assert not waiting.done()
-            assert [(m.member, m.attempt, m.step, m.tries, m.verdict) for m in gone] == [(0, 1, 5, 1, Verdict.EXPIRED)]
-            await log.write(rollout(0, 4, group=id_of("a"), attempt=2))
-            batch = await waiting
-            assert [(m.member, m.attempt) for m in batch.members] == [(0, 2), (1, 1)]
-            await stream.trained(batch)
-            await batches.aclose()
-        (final,) = await log.finals()
-        assert [(m.attempt, m.verdict) for m in final.members] == [(2, Verdict.FRESH), (1, Verdict.FRESH)]
-
-    asyncio.run(body())
+    async with GroupStream(log.settings, Start(step=5)) as stream:
+        await log.publish(*(Policy(0, v) for v in range(1, 5)))
+        await log.write(rollout(0, 0, group=id_of("a")), rollout(1, 4, group=id_of("a")))
+        batches = stream.batches(1)
+        waiting = asyncio.ensure_future(anext(batches))
+        while not (gone := await log.expired()):
+            assert not waiting.done()
+        assert [(m.member, m.attempt, m.step, m.tries, m.verdict) for m in gone] == [(0, 1, 5, 1, Verdict.EXPIRED)]
+        await log.write(rollout(0, 4, group=id_of("a"), attempt=2))
+        batch = await waiting
+        assert [(m.member, m.attempt) for m in batch.members] == [(0, 2), (1, 1)]
+        await stream.trained(batch)
+        await batches.aclose()
+    (final,) = await log.finals()
+    assert [(m.attempt, m.verdict) for m in final.members] == [(2, Verdict.FRESH), (1, Verdict.FRESH)]
 
 
-def test_an_expired_attempt_stays_expired_after_a_restart(log: Log) -> None:
-    async def body() -> None:
-        async with GroupStream(log.settings, Start(step=5)) as stream:
-            await log.publish(Policy(0, 4))
-            await log.write(rollout(0, 0, group=id_of("a")), rollout(1, 4, group=id_of("a")))
-            assert await drained(stream) == []
-        async with GroupStream(log.settings, Start(step=1)) as stream:
-            assert await drained(stream) == []
-        assert [(m.member, m.attempt) for m in await log.expired()] == [(0, 1)]
-
-    asyncio.run(body())
+async def test_an_expired_attempt_stays_expired_after_a_restart(log: Log) -> None:
+    async with GroupStream(log.settings, Start(step=5)) as stream:
+        await log.publish(Policy(0, 4))
+        await log.write(rollout(0, 0, group=id_of("a")), rollout(1, 4, group=id_of("a")))
+        assert await drained(stream) == []
+    async with GroupStream(log.settings, Start(step=1)) as stream:
+        assert await drained(stream) == []
+    assert [(m.member, m.attempt) for m in await log.expired()] == [(0, 1)]
 
 
-def test_dropped_groups_are_on_the_log_with_the_step_and_their_lengths(log: Log) -> None:
+async def test_dropped_groups_are_on_the_log_with_the_step_and_their_lengths(log: Log) -> None:
     """A discard is never silent (decisions/staleness#78 and #107)."""
-
-    async def body() -> None:
-        await log.bring(0, 9)
-        equal = [rollout(i, 9, group=id_of("equal"), reward=1.0) for i in range(2)]
-        old = [rollout(i, [0, 9], group=id_of("old"), seed=None) for i in range(2)]
-        await log.write(*equal, *old, *group("good", 9))
-        async with GroupStream(log.settings) as stream:
-            async for batch in stream.batches(drain=True):
-                report = await stream.trained(batch)
-                assert report.dropped == {"zero-variance": 1, "no-seed": 1}
-                assert report.dropped_tokens == 8
-        reasons = {final.group: final.reason for final in await log.finals()}
-        assert reasons == {
-            id_of("equal"): DropReason.ZERO_VARIANCE, id_of("old"): DropReason.NO_SEED, id_of("good"): None,
-        }  # fmt: skip
-
-    asyncio.run(body())
+    await log.bring(0, 9)
+    equal = [rollout(i, 9, group=id_of("equal"), reward=1.0) for i in range(2)]
+    old = [rollout(i, [0, 9], group=id_of("old"), seed=None) for i in range(2)]
+    await log.write(*equal, *old, *group("good", 9))
+    async with GroupStream(log.settings) as stream:
+        async for batch in stream.batches(drain=True):
+            report = await stream.trained(batch)
+            assert report.dropped == {"zero-variance": 1, "no-seed": 1}
+            assert report.dropped_tokens == 8
+    reasons = {final.group: final.reason for final in await log.finals()}
+    assert reasons == {
+        id_of("equal"): DropReason.ZERO_VARIANCE, id_of("old"): DropReason.NO_SEED, id_of("good"): None,
+    }  # fmt: skip
 
 
-def test_a_second_trainer_fences_the_first(log: Log) -> None:
+async def test_a_second_trainer_fences_the_first(log: Log) -> None:
     """The first stops with a clear error, and nothing of its step is on the log (design/trainer#one-trainer)."""
-
-    async def body() -> None:
-        await log.bring(0)
-        await log.write(*group("a"), *group("b"))
-        async with GroupStream(log.settings) as first:
-            batch = await anext(first.batches())
-            async with GroupStream(log.settings) as second:
-                (taken,) = await drained(second)
-            with pytest.raises(Fenced, match="another trainer has started"):
-                await first.trained(batch)
-        assert names(taken) == names(batch)
-        assert len(await log.finals()) == 2
-
-    asyncio.run(body())
+    await log.bring(0)
+    await log.write(*group("a"), *group("b"))
+    async with GroupStream(log.settings) as first:
+        batch = await anext(first.batches())
+        async with GroupStream(log.settings) as second:
+            (taken,) = await drained(second)
+        with pytest.raises(Fenced, match="another trainer has started"):
+            await first.trained(batch)
+    assert names(taken) == names(batch)
+    assert len(await log.finals()) == 2
 
 
-def test_a_policy_is_unknown_only_after_the_topic_was_read_to_its_end(log: Log) -> None:
+async def test_a_policy_is_unknown_only_after_the_topic_was_read_to_its_end(log: Log) -> None:
     """A policy published just before its rollouts is found; one that never was ends its slot
     (design/record#never-published)."""
-
-    async def body() -> None:
-        async with GroupStream(log.settings, Start(step=2)) as stream:
-            await log.publish(Policy(0, 1))
-            await log.write(*group("known", 1), *group("stray", 99), *group("good", 0))
-            (batch,) = await drained(stream)
-            assert names(batch) == {id_of("known"), id_of("good")}
-        (dropped,) = [final for final in await log.finals() if final.reason]
-        assert (dropped.group, dropped.reason) == (id_of("stray"), DropReason.SURVIVORS)
-        assert [m.handle for m in dropped.members] == [None, None]
-        letters = await log.read(Topic.DEAD_LETTERS)
-        assert [event.headers.reason for event in letters] == ["policy-unknown"] * 2
-        await log.publish(Policy(0, 99))
-        async with GroupStream(log.settings, Start(step=2)) as stream:
-            assert await drained(stream) == []
-        assert len(await log.read(Topic.DEAD_LETTERS)) == 2
-
-    asyncio.run(body())
+    async with GroupStream(log.settings, Start(step=2)) as stream:
+        await log.publish(Policy(0, 1))
+        await log.write(*group("known", 1), *group("stray", 99), *group("good", 0))
+        (batch,) = await drained(stream)
+        assert names(batch) == {id_of("known"), id_of("good")}
+    (dropped,) = [final for final in await log.finals() if final.reason]
+    assert (dropped.group, dropped.reason) == (id_of("stray"), DropReason.SURVIVORS)
+    assert [m.handle for m in dropped.members] == [None, None]
+    letters = await log.read(Topic.DEAD_LETTERS)
+    assert [event.headers.reason for event in letters] == ["policy-unknown"] * 2
+    await log.publish(Policy(0, 99))
+    async with GroupStream(log.settings, Start(step=2)) as stream:
+        assert await drained(stream) == []
+    assert len(await log.read(Topic.DEAD_LETTERS)) == 2
 
 
-def test_a_record_that_was_rejected_stays_rejected_after_a_restart(log: Log) -> None:
+async def test_a_record_that_was_rejected_stays_rejected_after_a_restart(log: Log) -> None:
     """What a dead letter says is true for good, also when its policy is published later."""
-
-    async def body() -> None:
-        async with GroupStream(log.settings, Start(step=100)) as stream:
-            await log.write(rollout(0, 99, group=id_of("stray"), size=3))
-            assert await drained(stream) == []
-        await log.publish(Policy(0, 99))
-        await log.write(*(rollout(i, 99, group=id_of("stray"), size=3) for i in (1, 2)))
-        async with GroupStream(log.settings, Start(step=100)) as stream:
-            (batch,) = await drained(stream)
-        assert [m.member for m in batch.members] == [1, 2]
-        (final,) = await log.finals()
-        assert final.members[0].status == "failed"
-        assert len(await log.read(Topic.DEAD_LETTERS)) == 1
-
-    asyncio.run(body())
+    async with GroupStream(log.settings, Start(step=100)) as stream:
+        await log.write(rollout(0, 99, group=id_of("stray"), size=3))
+        assert await drained(stream) == []
+    await log.publish(Policy(0, 99))
+    await log.write(*(rollout(i, 99, group=id_of("stray"), size=3) for i in (1, 2)))
+    async with GroupStream(log.settings, Start(step=100)) as stream:
+        (batch,) = await drained(stream)
+    assert [m.member for m in batch.members] == [1, 2]
+    (final,) = await log.finals()
+    assert final.members[0].status == "failed"
+    assert len(await log.read(Topic.DEAD_LETTERS)) == 1
 
 
-def test_a_starved_trainer_says_who_is_late(log: Log) -> None:
+async def test_a_starved_trainer_says_who_is_late(log: Log) -> None:
     """Group, partition, offset and lag (design/trainer#starvation)."""
-
-    async def body() -> None:
-        await log.bring(0)
-        settings = with_trainer(log.settings, starve_s=1.0)
-        with pytest.raises(Starved, match=r"0 of 2 groups are ready; no group is on the log.*partitions 0 at offset"):
-            async with GroupStream(settings) as stream:
-                await anext(stream.batches())
-        await log.write(group("a")[1])
-        said = rf"group {id_of('a')} on partition \d, read up to offset 1 \(lag 0\), waits for member 0 \(open\)"
-        with pytest.raises(Starved, match=said):
-            async with GroupStream(settings) as stream:
-                await anext(stream.batches())
-
-    asyncio.run(body())
+    await log.bring(0)
+    settings = with_trainer(log.settings, starve_s=1.0)
+    with pytest.raises(Starved, match=r"0 of 2 groups are ready; no group is on the log.*partitions 0 at offset"):
+        async with GroupStream(settings) as stream:
+            await anext(stream.batches())
+    await log.write(group("a")[1])
+    said = rf"group {id_of('a')} on partition \d, read up to offset 1 \(lag 0\), waits for member 0 \(open\)"
+    with pytest.raises(Starved, match=said):
+        async with GroupStream(settings) as stream:
+            await anext(stream.batches())
 
 
-def test_held_groups_are_never_drawn_early(log: Log) -> None:
-    async def body() -> None:
-        async with GroupStream(with_trainer(log.settings, starve_s=1.0), Start(step=1)) as stream:
-            await log.publish(Policy(0, 3))
-            await log.write(*group("early", 3), *group("now"), *group("then"))
-            batches = stream.batches()
-            assert names(await anext(batches)) == {id_of("now"), id_of("then")}
-            with pytest.raises(Starved, match="is held for a later step"):
-                await anext(batches)
-
-    asyncio.run(body())
+async def test_held_groups_are_never_drawn_early(log: Log) -> None:
+    async with GroupStream(with_trainer(log.settings, starve_s=1.0), Start(step=1)) as stream:
+        await log.publish(Policy(0, 3))
+        await log.write(*group("early", 3), *group("now"), *group("then"))
+        batches = stream.batches()
+        assert names(await anext(batches)) == {id_of("now"), id_of("then")}
+        with pytest.raises(Starved, match="is held for a later step"):
+            await anext(batches)
 
 
-def test_a_trainer_with_fewer_groups_than_a_batch_says_so(log: Log) -> None:
-    async def body() -> None:
-        async with GroupStream(with_trainer(log.settings, starve_s=1.0), Start(step=1)) as stream:
-            await log.write(*group("only"))
-            with pytest.raises(Starved, match="1 of 2 groups are ready; no other group is on the log") as told:
-                await anext(stream.batches())
-            assert "trainer.batch_groups" in told.value.hint
-
-    asyncio.run(body())
+async def test_a_trainer_with_fewer_groups_than_a_batch_says_so(log: Log) -> None:
+    async with GroupStream(with_trainer(log.settings, starve_s=1.0), Start(step=1)) as stream:
+        await log.write(*group("only"))
+        with pytest.raises(Starved, match="1 of 2 groups are ready; no other group is on the log") as told:
+            await anext(stream.batches())
+        assert "trainer.batch_groups" in told.value.hint
 
 
-def test_a_trainer_may_start_with_other_settings_and_every_final_names_those_that_judged_it(log: Log) -> None:
+async def test_a_trainer_may_start_with_other_settings_and_every_final_names_those_that_judged_it(log: Log) -> None:
     """Staleness, B and filters change at a start; topics and buffer never do (design/log#settings)."""
     other = with_trainer(log.settings, min_survivors=1, staleness={"max_staleness": "none"})
     starts = {"a": log.settings, "b": other, "c": log.settings, "d": log.settings}
-
-    async def body() -> None:
-        for name, settings in starts.items():
-            async with GroupStream(settings, Start(step=1)) as stream:
-                await log.write(*group(name))
-                await drained(stream)
-        judged = {final.group: final.settings for final in await log.finals()}
-        assert judged == {id_of(name): settings.trainer.digest for name, settings in starts.items()}
-        record = await read_run(log.connection)
-        assert record.trainer_settings(other.trainer.digest) == other.trainer.model_copy(update={"starve_s": 300.0})
-        recorded = [event.headers.type for event in await log.read(Topic.RUN)]
-        assert recorded.count(EventType.SETTINGS_RECORDED) == 4, "the run's, the trainer's, another, and back again"
-
-    asyncio.run(body())
+    for name, settings in starts.items():
+        async with GroupStream(settings, Start(step=1)) as stream:
+            await log.write(*group(name))
+            await drained(stream)
+    judged = {final.group: final.settings for final in await log.finals()}
+    assert judged == {id_of(name): settings.trainer.digest for name, settings in starts.items()}
+    record = await read_run(log.connection)
+    assert record.trainer_settings(other.trainer.digest) == other.trainer.model_copy(update={"starve_s": 300.0})
+    recorded = [event.headers.type for event in await log.read(Topic.RUN)]
+    assert recorded.count(EventType.SETTINGS_RECORDED) == 4, "the run's, the trainer's, another, and back again"
 
 
-def test_a_deadline_passes_on_a_silent_partition(log: Log) -> None:
+async def test_a_deadline_passes_on_a_silent_partition(log: Log) -> None:
     """The monotonic clock wakes it (design/log#time)."""
-
-    async def body() -> None:
-        await log.bring(0)
-        settings = with_trainer(log.settings, straggler={"type": "deadline", "seconds": 2, "k": 2})
-        await log.write(*(rollout(i, 0, group=id_of("a"), size=3) for i in range(2)))
-        async with GroupStream(settings) as stream:
-            batch = await anext(stream.batches(1))
-            await stream.trained(batch)
-        (final,) = await log.finals()
-        assert [m.status for m in final.members] == ["completed", "completed", "open"]
-
-    asyncio.run(body())
+    await log.bring(0)
+    settings = with_trainer(log.settings, straggler={"type": "deadline", "seconds": 2, "k": 2})
+    await log.write(*(rollout(i, 0, group=id_of("a"), size=3) for i in range(2)))
+    async with GroupStream(settings) as stream:
+        batch = await anext(stream.batches(1))
+        await stream.trained(batch)
+    (final,) = await log.finals()
+    assert [m.status for m in final.members] == ["completed", "completed", "open"]
 
 
-def test_deadlines_run_on_the_brokers_clock(log: Log) -> None:
+async def test_deadlines_run_on_the_brokers_clock(log: Log) -> None:
     """One record dated 50 minutes ahead ended all deadlines of its partition (design/log#time); its own time stays in
     `ce_time`."""
-
-    async def body() -> None:
-        ahead = now() + 50 * 60_000
-        settings = with_trainer(log.settings, straggler={"type": "deadline", "seconds": 600, "k": 2})
-        here = partition_of(id_of("a"), 3)
-        other = next(name for name in map(id_of, range(99)) if partition_of(name, 3) == here)
-        await log.bring(0)
-        await log.write(*(rollout(i, 0, group=id_of("a"), size=3) for i in range(2)))
-        await log.write(rollout_event(rollout(0, 0, group=other), source="/test", now=ahead))
-        async with GroupStream(settings) as stream:
-            assert await drained(stream) == []
-        assert await log.finals() == []
-        newest = (await log.read(Topic.ROLLOUTS))[-1]
-        assert abs(newest.timestamp - now()) < 60_000
-        assert newest.headers.time == time_text(ahead)
-
-    asyncio.run(body())
+    ahead = now() + 50 * 60_000
+    settings = with_trainer(log.settings, straggler={"type": "deadline", "seconds": 600, "k": 2})
+    here = partition_of(id_of("a"), 3)
+    other = next(name for name in map(id_of, range(99)) if partition_of(name, 3) == here)
+    await log.bring(0)
+    await log.write(*(rollout(i, 0, group=id_of("a"), size=3) for i in range(2)))
+    await log.write(rollout_event(rollout(0, 0, group=other), source="/test", now=ahead))
+    async with GroupStream(settings) as stream:
+        assert await drained(stream) == []
+    assert await log.finals() == []
+    newest = (await log.read(Topic.ROLLOUTS))[-1]
+    assert abs(newest.timestamp - now()) < 60_000
+    assert newest.headers.time == time_text(ahead)
 
 
-def test_past_its_budget_the_stream_keeps_handles_and_reads_payloads_again(log: Log) -> None:
+async def test_past_its_budget_the_stream_keeps_handles_and_reads_payloads_again(log: Log) -> None:
     """Memory is bounded, and what is drawn is whole all the same (design/trainer#memory)."""
 
     def halves(member: int) -> list[Rollout]:
         return [rollout(member, [0] * 25_000, group=id_of(i)) for i in range(12)]
 
-    async def body() -> None:
-        await log.bring(0)
-        await log.write(*halves(0))
-        async with GroupStream(with_trainer(log.settings, buffer_bytes=1 << 20)) as stream:
-            assert await drained(stream) == []
-            size = len(rollout_event(halves(0)[0], source="/test", now=0).value)
-            assert 1 << 21 <= stream._parts.intake.payload_bytes < (1 << 21) + size
-            await log.write(*halves(1))
-            (batch,) = [batch async for batch in stream.batches(12, drain=True)]
-            assert all(m.rollout and len(m.rollout.trajectory.token_ids) == 25_002 for m in batch.members)
-            assert stream._parts.intake.payload_bytes == 0
-            await stream.trained(batch)
-        assert len(await log.finals()) == 12
-
-    asyncio.run(body())
+    await log.bring(0)
+    await log.write(*halves(0))
+    async with GroupStream(with_trainer(log.settings, buffer_bytes=1 << 20)) as stream:
+        assert await drained(stream) == []
+        size = len(rollout_event(halves(0)[0], source="/test", now=0).value)
+        assert 1 << 21 <= stream._parts.intake.payload_bytes < (1 << 21) + size
+        await log.write(*halves(1))
+        (batch,) = [batch async for batch in stream.batches(12, drain=True)]
+        assert all(m.rollout and len(m.rollout.trajectory.token_ids) == 25_002 for m in batch.members)
+        assert stream._parts.intake.payload_bytes == 0
+        await stream.trained(batch)
+    assert len(await log.finals()) == 12
 
 
-def test_a_state_names_what_a_restart_must_read(log: Log) -> None:
+async def test_a_state_names_what_a_restart_must_read(log: Log) -> None:
     """Nothing before the low watermark is unresolved (design/trainer#memory)."""
-
-    async def body() -> None:
-        await log.bring(0)
-        await log.write(*group("a"), *group("b"), rollout(0, 0, group=id_of("open")))
-        async with GroupStream(log.settings) as stream:
-            await drained(stream)
-            state = stream.state_dict()
-        await log.write(rollout(1, 0, group=id_of("open")), *group("c"))
-        async with GroupStream(log.settings, Start(offsets=state["low"])) as stream:
-            (batch,) = await drained(stream)
-        assert names(batch) == {id_of("open"), id_of("c")}
-
-    asyncio.run(body())
+    await log.bring(0)
+    await log.write(*group("a"), *group("b"), rollout(0, 0, group=id_of("open")))
+    async with GroupStream(log.settings) as stream:
+        await drained(stream)
+        state = stream.state_dict()
+    await log.write(rollout(1, 0, group=id_of("open")), *group("c"))
+    async with GroupStream(log.settings, Start(offsets=state["low"])) as stream:
+        (batch,) = await drained(stream)
+    assert names(batch) == {id_of("open"), id_of("c")}
 
 
 def handles(final: GroupFinal) -> list[str | None]:
     return [member.handle for member in final.members]
 
 
-def test_later_records_of_a_drawn_group_are_late(log: Log) -> None:
+async def test_later_records_of_a_drawn_group_are_late(log: Log) -> None:
     """At or above `as_of` (design/groups#accounting)."""
-
-    async def body() -> None:
-        await log.bring(0)
-        await log.write(*group("a"), *group("b"))
-        async with GroupStream(log.settings) as stream:
-            batch = await anext(stream.batches())
-            await log.write(*(rollout(i, 0, group=id_of("a"), attempt=2) for i in range(2)), *group("c"), *group("d"))
-            second = await anext(stream.batches())
-            assert names(second) == {id_of("c"), id_of("d")}
-            await stream.trained(batch)
-            await stream.trained(second)
-        async with GroupStream(log.settings) as stream:
-            assert await drained(stream) == []
-        final = next(final for final in await log.finals() if final.group == id_of("a"))
-        assert all(handle and int(handle.split("/")[1]) < final.as_of for handle in handles(final))
-        assert [m.attempt for m in final.members] == [1, 1]
-
-    asyncio.run(body())
+    await log.bring(0)
+    await log.write(*group("a"), *group("b"))
+    async with GroupStream(log.settings) as stream:
+        batch = await anext(stream.batches())
+        await log.write(*(rollout(i, 0, group=id_of("a"), attempt=2) for i in range(2)), *group("c"), *group("d"))
+        second = await anext(stream.batches())
+        assert names(second) == {id_of("c"), id_of("d")}
+        await stream.trained(batch)
+        await stream.trained(second)
+    async with GroupStream(log.settings) as stream:
+        assert await drained(stream) == []
+    final = next(final for final in await log.finals() if final.group == id_of("a"))
+    assert all(handle and int(handle.split("/")[1]) < final.as_of for handle in handles(final))
+    assert [m.attempt for m in final.members] == [1, 1]
