@@ -13,7 +13,7 @@ reading payloads (`rolloutlog.consumers.buffer_service`).
     shard.draw(...)                     choose what to derive; `missing()` are the payloads that it needs
     shard.supply(offset, payload)
     shard.render(...)                   True where a draw was void: draw again
-    shard.flush(...)                      all records of one transaction, the shard row last
+    shard.flush(...)                    all records of one transaction, the shard row last
     shard.committed(offsets)
 """
 

@@ -1,7 +1,7 @@
 """Which rollouts may be sources of which derivation, and why the others are skipped (design/buffer#selection).
 
 Guarantees: a record is screened once; what doesn't depend on settings is in its row, and a skip has one reason. Leaves
-out: the reward band, which late annotations move (`candidates`), and which source is drawn (`draws`).
+out: the reward band, which late annotations move (`screening`), and which source is drawn (`draws`).
 """
 
 from __future__ import annotations
