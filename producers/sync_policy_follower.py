@@ -14,7 +14,7 @@ from typing import Self
 from rolloutlog.contract.events.policy_versions import PublishedPolicy
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
-from rolloutlog.producers.loop_thread import LoopThread
+from rolloutlog.kafka.client.loop_thread import LoopThread
 from rolloutlog.producers.policy_follower import PATIENCE_S, PolicyFollower
 
 

@@ -19,8 +19,8 @@ from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import RunKind
+from rolloutlog.kafka.client.loop_thread import LoopThread
 from rolloutlog.producers.endings import ErrorFact
-from rolloutlog.producers.loop_thread import LoopThread
 from rolloutlog.producers.producer import PATIENCE_S, RolloutProducer
 from rolloutlog.producers.published import Published, Submission
 
