@@ -52,7 +52,7 @@ class Judge(DerivationSection):
         return text
 
     @property
-    def needs_container(self) -> bool:
+    def needs_environment(self) -> bool:
         """Nobody goes on with it."""
         return False
 

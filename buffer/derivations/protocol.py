@@ -42,8 +42,9 @@ class Derivation(Protocol):
         ...
 
     @property
-    def needs_container(self) -> bool:
-        """True where the state of a source's container would be needed, which is gone (decisions/replay#8)."""
+    def needs_environment(self) -> bool:
+        """True where the innermost environment goes on from the anchor, with its tools, its container
+        (decisions/replay#8) and its own score. Else the engine alone answers the prompt (decisions/replay#75)."""
         ...
 
     @classmethod
@@ -98,7 +99,7 @@ class DerivationSection(Section):
         return None
 
     @property
-    def needs_container(self) -> bool:
+    def needs_environment(self) -> bool:
         """The innermost environment goes on with it."""
         return True
 

@@ -52,7 +52,7 @@ def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | No
         return Skip(row.unfit)
     if not row.env:
         return Skip.NO_ENV
-    if row.container and derive.needs_container and not select.allow_container:
+    if row.container and derive.needs_environment and not select.allow_container:
         return Skip.CONTAINER
     if (skip := _environment(row, select)) is not None:
         return skip
