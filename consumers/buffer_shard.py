@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.rendering import Void
 from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.consumers.fold_rows import restore
 from rolloutlog.consumers.open_bounds import OpenBounds
-from rolloutlog.consumers.restoring import restore
 from rolloutlog.contract.errors import NotFound, RunMismatch
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.validation import read_rollout

@@ -1,6 +1,7 @@
 """The derivations of a run: what its settings name, and what is installed.
 
-Guarantees: one place where settings become a derivation. Leaves out: what each does.
+Guarantees: one place where settings become a derivation. Leaves out: what each does, and where they are registered: as
+entry points in pyproject.toml, ours as anybody's (`rolloutlog.contract.derivation_types`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ OWN: tuple[type[Derivation], ...] = (Continue, Recheck, Judge)
 def derivation_of(derive: Section) -> Derivation:
     """What those settings do. Raises TypeError where whoever offers them left out a hook."""
     if not isinstance(derive, Derivation):
-        raise TypeError(f"{type(derive).__name__} isn't a derivation: it needs anchors and prompt")
+        raise TypeError(
+            f"{type(derive).__name__} isn't a derivation: subclass DerivationSection, with anchors and prompt"
+        )
     return derive
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
+from rolloutlog.buffer.group.group import Disposition, Group, Shape
 from rolloutlog.buffer.group.member import Annotations, Member
-from rolloutlog.buffer.group.membership import Disposition, Group, Shape
 from rolloutlog.buffer.group.open_group import Kin, Kinship, OpenGroup, mark_of
 from rolloutlog.buffer.sources.candidates import Mark
 from rolloutlog.contract.events.seeds import Seed

@@ -2,7 +2,7 @@
 
 Guarantees: how a member stands is a view over facts that only grow: the highest attempt on the log, the highest one
 that was rejected, the highest one that expired, and whether it was cancelled. So the order in which they came doesn't
-matter, but for the newest annotation. Leaves out: who may join (`membership`).
+matter, but for the newest annotation. Leaves out: who may join (`group`).
 """
 
 from __future__ import annotations

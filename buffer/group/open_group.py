@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rolloutlog.buffer.group.membership import Disposition, Group, Shape
+from rolloutlog.buffer.group.group import Disposition, Group, Shape
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import TakeRow
 from rolloutlog.buffer.sources.candidates import Mark

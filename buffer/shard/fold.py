@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from rolloutlog.buffer.group.closed_group import ClosedGroup
+from rolloutlog.buffer.group.group import Disposition, End, Group
 from rolloutlog.buffer.group.member import Record
-from rolloutlog.buffer.group.membership import Disposition, End, Group
 from rolloutlog.buffer.group.open_group import REFUSED, OpenGroup, mark_of, shape_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import (

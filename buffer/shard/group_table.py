@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.group.closed_group import ClosedGroup
-from rolloutlog.buffer.group.membership import Group
+from rolloutlog.buffer.group.group import Group
 from rolloutlog.buffer.group.open_group import OpenGroup
 
 

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from rolloutlog.buffer.derivations.catalogue import anchor_types
 from rolloutlog.buffer.derivations.protocol import Derivation
-from rolloutlog.buffer.group.membership import Disposition
+from rolloutlog.buffer.group.group import Disposition
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import CancelRow, Row, SeedRow, StateRow, TakeRow, WantedRow
 from rolloutlog.buffer.index.skip import Skip

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rolloutlog.buffer.group.group import Disposition, Group, Shape
 from rolloutlog.buffer.group.member import NEVER, Record
-from rolloutlog.buffer.group.membership import Disposition, Group, Shape
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import Status
 from rolloutlog.contract.wire.rejection import Rejected

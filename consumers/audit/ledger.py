@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from rolloutlog.buffer.group.group import Group
 from rolloutlog.buffer.group.member import Record
-from rolloutlog.buffer.group.membership import Group
 from rolloutlog.consumers.audit.counts import Counts
 from rolloutlog.consumers.audit.group_account import AccountedRecord, GroupAccount
 from rolloutlog.consumers.audit.violations import Violation, bad_handles, repeated_finals

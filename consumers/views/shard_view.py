@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from rolloutlog.buffer.shard.shard import Shard
-from rolloutlog.consumers.restoring import restore
+from rolloutlog.consumers.fold_rows import restore
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of

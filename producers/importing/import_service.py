@@ -20,7 +20,7 @@ from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.importing.files.found_files import Sources, find_sources
 from rolloutlog.producers.importing.files.spans import FileSpan, spans_of
 from rolloutlog.producers.importing.line_intake import LineIntake, Where
-from rolloutlog.producers.importing.parsing.parsers import COUNT, READ, ParsedBatch, Parsers, Pass, T, parsers_for
+from rolloutlog.producers.importing.parsing.parser_pool import COUNT, READ, ParsedBatch, Parsers, Pass, T, parsers_for
 from rolloutlog.producers.importing.parsing.updates import UpdateAt, Updates
 from rolloutlog.producers.importing.placing.census import Census
 from rolloutlog.producers.importing.placing.known import Known, read_known, read_policies

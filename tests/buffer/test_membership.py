@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolloutlog.buffer.group.group import Disposition, End, Group, Shape
 from rolloutlog.buffer.group.member import MemberStatus, Record
-from rolloutlog.buffer.group.membership import Disposition, End, Group, Shape
 from rolloutlog.contract.events.seeds import Ask, Seed
 from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.handles import Handle

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.group.membership import Group
+from rolloutlog.buffer.group.group import Group
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.consumers.audit.ledger import PartitionLedger

@@ -12,7 +12,7 @@ import pytest
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.record.segments import Runs
 from rolloutlog.contract.trainer_settings import TrainerSettings
-from rolloutlog.trainer.staleness.masks import mask_of
+from rolloutlog.trainer.staleness.mask_runs import mask_of
 from rolloutlog.trainer.staleness.rule import Rule, judge, threshold
 from rolloutlog.trainer.staleness.verdicts import MemberTokens, MemberVerdict
 

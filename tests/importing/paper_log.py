@@ -21,7 +21,7 @@ from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.producers.importing.files.found_files import find_sources
 from rolloutlog.producers.importing.files.spans import spans_of
 from rolloutlog.producers.importing.line_intake import LineIntake, Where
-from rolloutlog.producers.importing.parsing.parsers import COUNT, READ, Parsers
+from rolloutlog.producers.importing.parsing.parser_pool import COUNT, READ, Parsers
 from rolloutlog.producers.importing.parsing.updates import UpdateAt, Updates
 from rolloutlog.producers.importing.placing.census import Census
 from rolloutlog.producers.importing.placing.known import Known

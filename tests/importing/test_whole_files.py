@@ -204,8 +204,8 @@ def test_a_zstd_chunk_that_was_cut_says_so(tmp_path: Path, dry_run: Run) -> None
 
 SLEEPY = """
 import asyncio, sys
-from rolloutlog.producers.importing.parsing.parsers import Parsers
-from rolloutlog.producers.importing.parsing.parsers import READ
+from rolloutlog.producers.importing.parsing.parser_pool import Parsers
+from rolloutlog.producers.importing.parsing.parser_pool import READ
 from rolloutlog.producers.importing.files.found_files import find_sources
 from rolloutlog.producers.importing.files.spans import spans_of
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolloutlog.buffer.group.group import Group
 from rolloutlog.buffer.group.member import MemberStatus
-from rolloutlog.buffer.group.membership import Group
 from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.events.event import taken_event
 from rolloutlog.contract.ids import digest_of

@@ -8,7 +8,7 @@ from rolloutlog.contract.events.group_events import GroupFinal, MemberOutcome
 from rolloutlog.contract.vocabulary import DropReason, Status, Verdict
 from rolloutlog.trainer.dispatch.decision import Drop, Ready, Reroll
 from rolloutlog.trainer.dispatch.finals import expired_of, final_of
-from rolloutlog.trainer.staleness.masks import masks_digest
+from rolloutlog.trainer.staleness.mask_runs import masks_digest
 from tests.trainer.desk import Desk, ended, rollout, staleness
 
 MASKED = staleness(max_staleness=3, max_token_staleness=1, on_expire="drop-group")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.trainer.staleness.masks import NOTHING, mask_of, masks_digest, spans_of, spans_of_runs, tokens_in
+from rolloutlog.trainer.staleness.mask_runs import NOTHING, mask_of, masks_digest, spans_of, spans_of_runs, tokens_in
 
 bits = st.lists(st.booleans(), max_size=40)
 runs = st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=12)

@@ -17,7 +17,7 @@ from rolloutlog.contract.record.segments import Runs
 from rolloutlog.contract.record.trajectory import Column
 from rolloutlog.contract.settings import Staleness
 from rolloutlog.contract.vocabulary import Verdict
-from rolloutlog.trainer.staleness.masks import mask_of
+from rolloutlog.trainer.staleness.mask_runs import mask_of
 from rolloutlog.trainer.staleness.rule import Rule, judge, threshold
 from rolloutlog.trainer.staleness.verdicts import Cause, GroupVerdict, MemberTokens, MemberVerdict
 

@@ -15,7 +15,7 @@ from rolloutlog.contract.record import value
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.groups.pending_group import Payload, PendingGroup
-from rolloutlog.trainer.staleness.masks import Bools, mask_of
+from rolloutlog.trainer.staleness.mask_runs import Bools, mask_of
 from rolloutlog.trainer.staleness.verdicts import MemberVerdict
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rolloutlog.buffer.group.membership import Group
+from rolloutlog.buffer.group.group import Group
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import HeaderError, Rejected

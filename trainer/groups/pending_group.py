@@ -1,15 +1,15 @@
 """One group on its way to a train step: its fold, what its members sampled, and their payloads while memory allows.
 
 Guarantees: tokens and payloads are of standing records only, so a superseded or rejected attempt leaves nothing behind.
-Leaves out: who may join and how members stand (`rolloutlog.buffer.group.membership`), and deciding (`decision`).
+Leaves out: who may join and how members stand (`rolloutlog.buffer.group.group`), and deciding (`decision`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rolloutlog.buffer.group.group import Disposition, Group, Shape
 from rolloutlog.buffer.group.member import Record
-from rolloutlog.buffer.group.membership import Disposition, Group, Shape
 from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot

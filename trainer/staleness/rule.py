@@ -19,7 +19,8 @@ from rolloutlog.contract.policies import History
 from rolloutlog.contract.record.segments import I64, Runs
 from rolloutlog.contract.settings import Staleness
 from rolloutlog.contract.vocabulary import Verdict
-from rolloutlog.trainer.staleness.masks import NOTHING, Bools, Spans, everything, spans_of, spans_of_runs, tokens_in
+from rolloutlog.trainer.staleness.mask_runs import NOTHING, Bools, tokens_in
+from rolloutlog.trainer.staleness.masks import fresh_runs, trained_spans
 from rolloutlog.trainer.staleness.verdicts import Cause, GroupVerdict, MemberTokens, MemberVerdict
 
 UNKNOWN_VERSION = -1
@@ -39,7 +40,7 @@ def threshold(allowed: int | None, sync_period: int) -> int | None:
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """The staleness settings (`rolloutlog.contract.settings.Staleness`), thresholds in train steps."""
+    """The staleness settings (`rolloutlog.contract.trainer_settings.Staleness`), thresholds in train steps."""
 
     sequence: int | None = None
     token: int | None = None
@@ -92,8 +93,7 @@ def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rul
     newest = int(versions.max()) if known.any() else None
     # An empty response has nothing to be old (decisions/staleness#45); one of unknown policies has no age.
     staleness = step - oldest - 1 if oldest is not None else (None if len(versions) else 0)
-    fresh = np.ones(len(versions), np.bool_) if rule.token is None else ~known | (step - versions - 1 < rule.token)
-    spans = _spans(member, fresh)
+    spans = trained_spans(member, fresh_runs(versions, known, step, rule.token))
     cause = _cause(
         rule,
         staleness,
@@ -120,13 +120,6 @@ def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rul
         oldest=oldest,
         newest=newest,
     )
-
-
-def _spans(member: MemberTokens, fresh: Bools) -> Spans:
-    """Fresh tokens that the producer keeps in the loss (decisions/staleness#56)."""
-    if member.loss_mask is not None:
-        return spans_of(member.loss_mask & np.repeat(fresh, member.runs.lengths))
-    return everything(member.response_tokens) if fresh.all() else spans_of_runs(member.runs.lengths, fresh)
 
 
 def _cause(rule: Rule, staleness: int | None, *, unknown: bool, abandoned: bool, nothing_left: bool) -> Cause | None:

@@ -16,7 +16,7 @@ from rolloutlog.contract.record.segments import Runs
 from rolloutlog.contract.record.trajectory import AGENT, SAMPLED, Trajectory
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.staleness.agents import agents_of
-from rolloutlog.trainer.staleness.masks import Bools, Spans, masks_digest, tokens_in
+from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, masks_digest, tokens_in
 
 UNKNOWN_POLICY = np.array([-1], np.int32)
 """Timeline and version of tokens whose source knew no policy: no timeline of any run."""

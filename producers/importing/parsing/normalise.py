@@ -1,7 +1,7 @@
 """Lines to what the two passes need of them; pure, so that any process can do it.
 
 Guarantees: whatever a line holds, it comes back as one item, a fault included. Leaves out: files (`lines`), and
-processes (`parsers`).
+processes (`parser_pool`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Values of the small events: late annotations, takes, cancellations and seeds (design/log#events).
 
 Guarantees: buffer, trainer and audit read them alike; whatever is wrong is one `Rejected`. Leaves out: headers
-(`validation` looked at them) and what the events do to a group (`rolloutlog.buffer.group.membership`).
+(`validation` looked at them) and what the events do to a group (`rolloutlog.buffer.group.group`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 Guarantees: `read_rollout` either returns a sound rollout or raises `Rejected` with one reason; it never crashes on any
 bytes, and two readers never disagree, since it is pure. Leaves out: what needs more than the record itself: origin
-seeds and repeated attempts (`rolloutlog.buffer.group.membership`), and policies that were never published, which is the
+seeds and repeated attempts (`rolloutlog.buffer.group.group`), and policies that were never published, which is the
 trainer's test alone.
 """
 

@@ -16,13 +16,13 @@ from typing import Self
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.kafka.loop.commit import commit
 from rolloutlog.kafka.loop.handler import Inputs, Moment
 from rolloutlog.kafka.loop.loop_context import LoopContext
 from rolloutlog.kafka.loop.takeover import Takeover
 from rolloutlog.kafka.read.ends import Ends, ends_at
 from rolloutlog.kafka.read.reading import open_transaction
 from rolloutlog.kafka.read.tail import Tail
-from rolloutlog.kafka.write.fitting import ensure_fits
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 
 IDLE_MS = 100
@@ -108,18 +108,10 @@ class ShardRun:
             raise open_transaction(self._context.connection, topic, self._partition, end)
 
     async def _commit(self, inputs: Inputs, records: Sequence[Outgoing]) -> None:
-        last = records[-1]
-        if (last.topic, last.partition) != (self._context.options.index, self._partition):
-            raise RuntimeError(f"the last record of a flush must be the shard row of partition {self._partition}")
-        ready = [await ensure_fits(record, self._context.connection, self._context.blobs) for record in records]
-        async with self._writer.transaction() as transaction:
-            await transaction.send_all(ready)
-            places = {(topic, self._partition): offset for topic, offset in inputs.items()}
-            transaction.commit_offsets(places, self._context.group)
-        offsets = [written.offset for written in transaction.written]
+        offsets = await commit(self._writer, self._context, self._partition, inputs, records)
         self.held.shard.committed(offsets)
         self.held.inputs = inputs
-        self.held.row = (offsets[-1], Headers(last.headers).id or "")
+        self.held.row = (offsets[-1], Headers(records[-1].headers).id or "")
         self._context.totals.events += self._unflushed
         self._context.totals.commits += 1
         self.commits += 1

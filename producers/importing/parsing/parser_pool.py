@@ -69,7 +69,7 @@ READ = Pass("read", normalise, msgspec.msgpack.Decoder(tuple[int, list[NormalLin
 
 PASSES: dict[str, Pass[object]] = {COUNT.name: COUNT, READ.name: READ}  # type: ignore[dict-item]
 
-MODULE = "rolloutlog.producers.importing.parsing.parsers"
+MODULE = "rolloutlog.producers.importing.parsing.parser_pool"
 HEAD = 4
 """Bytes of a frame's length, little-endian; a frame of length 0 ends a span."""
 READ_AHEAD = 1 << 20

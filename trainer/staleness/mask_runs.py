@@ -1,0 +1,65 @@
+"""Loss masks as runs: which response tokens of a member are trained, as `[start, length]` pairs
+(design/staleness#masks).
+
+Guarantees: spans are maximal, ascending and disjoint, so that equal masks have equal spans and one digest; work is on
+runs where the mask is made of runs, and on whole arrays elsewhere. Leaves out: which tokens train
+(`masks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from rolloutlog.contract.ids import id_of
+
+Bools = npt.NDArray[np.bool_]
+Spans = npt.NDArray[np.int64]
+"""Trained response tokens as `[start, length]` rows, [R, 2]."""
+
+NOTHING: Spans = np.empty((0, 2), np.int64)
+
+
+def everything(length: int) -> Spans:
+    """The spans of a mask of `length` ones."""
+    return np.array([[0, length]], np.int64) if length else NOTHING
+
+
+def spans_of(mask: Bools) -> Spans:
+    """Spans of a mask, any length."""
+    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
+    return np.stack([edges[::2], edges[1::2] - edges[::2]], axis=1).astype(np.int64)
+
+
+def spans_of_runs(lengths: npt.NDArray[np.int64], kept: Bools) -> Spans:
+    """Spans of runs of `lengths` tokens, each kept or not: O(runs), no mask is made (decisions/staleness#61)."""
+    some = lengths > 0
+    bounds = np.r_[0, np.cumsum(lengths[some])]
+    runs = spans_of(kept[some])
+    starts = bounds[runs[:, 0]]
+    return np.stack([starts, bounds[runs.sum(axis=1)] - starts], axis=1)
+
+
+def mask_of(spans: Spans, length: int) -> Bools:
+    """The mask of `length` tokens that `spans` stand for. Raises ValueError where a span ends beyond it."""
+    ends = spans[:, 0] + spans[:, 1]
+    if len(spans) and int(ends[-1]) > length:
+        raise ValueError(f"a span ends at {int(ends[-1])} of {length} tokens")
+    steps = np.zeros(length + 1, np.int8)
+    steps[spans[:, 0]] += 1
+    steps[ends] -= 1
+    return np.cumsum(steps[:-1], dtype=np.int8).astype(np.bool_)
+
+
+def tokens_in(spans: Spans) -> int:
+    """Tokens that the spans hold."""
+    return int(spans[:, 1].sum())
+
+
+def masks_digest(members: Iterable[tuple[int, int, int, Spans]]) -> str:
+    """Digest of a group's masks: `(member, attempt, response tokens, spans)` of each, in any order
+    (decisions/staleness#66)."""
+    facts = (f"{m}.{a}/{n}:{spans.tolist()}" for m, a, n, spans in sorted(members, key=lambda row: row[:2]))
+    return id_of("masks", *facts)
