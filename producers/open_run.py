@@ -1,4 +1,5 @@
-"""What a producer needs to know of its run: an open connection, P, the limit of a record, the blob store, the lease.
+"""What a producer needs to know of its run: an open connection, P, the limit of a record, the blob store, the lease,
+and what is derived.
 
 Guarantees: it is read from the log, so a worker on another machine needs no more than an address and a namespace; a
 namespace without a declared run is refused, and so are topics that were changed by hand. Leaves out: declaring a run
@@ -7,6 +8,7 @@ namespace without a declared run is refused, and so are topics that were changed
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,8 @@ class OpenRun:
     blobs: BlobStore | None
     lease_s: float
     """How long a take holds without renewal, as the buffer service counts it."""
+    derivations: Sequence[Mapping[str, Any]] = ()
+    """Settings of the run's derivations, as they were recorded: not all of them need be installed here."""
 
     @property
     def record_limit(self) -> int | None:
@@ -52,10 +56,11 @@ async def open_run(settings: Settings, role: Role, *, blob_patience_s: float = 0
         id=str(declared["run"]),
         partitions=record.partitions,
         blobs=store_of(settings, patience_s=blob_patience_s),
-        lease_s=_lease_s(record),
+        lease_s=float(_buffer(record).get("lease_s", BufferSettings().lease_s)),
+        derivations=_buffer(record).get("derivations", ()),
     )
 
 
-def _lease_s(record: RunRecord) -> float:
-    buffer: Any = record.agreed.get("buffer", {})
-    return float(buffer.get("lease_s", BufferSettings().lease_s))
+def _buffer(record: RunRecord) -> Mapping[str, Any]:
+    """The text of the buffer's settings, as the run agrees on them."""
+    return record.agreed.get("buffer", {})

@@ -1,4 +1,4 @@
-"""Runs one member: its environment, and the publication of how it ended.
+"""Runs one member: its environment, or the engine alone, its score, and the publication of how it ended.
 
 Guarantees: each call returns completed, failed, aborted or refused once the event that says so is on the log, or
 dropped, where the seed was cancelled and nothing is written. That holds whatever the environment raises (what leaves a
@@ -33,7 +33,9 @@ from rolloutlog.producers.endings import with_facts
 from rolloutlog.producers.policy_follower import PolicyFollower
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.engine_answer import engine_answer
 from rolloutlog.producers.workers.environment import Dispatch, Environment, Paused, Refused
+from rolloutlog.producers.workers.own_score import RunDerivations, scored
 from rolloutlog.producers.workers.seed_leases import SeedLease
 from rolloutlog.producers.workers.seed_sources import Origins, Prefixes
 
@@ -61,6 +63,7 @@ class MemberRunner:
     ) -> None:
         self._producer, self._policies, self._prefixes, self._origins = producer, policies, prefixes, origins
         self._environment, self._engine = environment, engine
+        self._derivations = RunDerivations(producer.run.derivations)
         self._paused = asyncio.Event()
 
     def pause(self) -> None:
@@ -102,11 +105,15 @@ class MemberRunner:
 
     async def _rollout(self, lease: SeedLease, ask: Ask, slot: Slot) -> Trajectory:
         seed = await self._origins.with_task(lease.seed, lease.partition)
-        prefix = await self._prefixes.of(seed)
-        # a copy, since an environment may change what it is given, which its siblings are given as well
-        dispatch = deepcopy(Dispatch(seed, ask, slot, self._policies.current))
-        made = await self._environment.rollout(replace(dispatch, prefix=prefix), self._engine)
-        return _with_origin(made, seed)
+        derivation = self._derivations.of(seed)
+        if derivation is not None and not derivation.needs_environment and self._engine is not None:
+            made = await engine_answer(seed, self._engine)
+        else:
+            prefix = await self._prefixes.of(seed)
+            # a copy, since an environment may change what it is given, which its siblings are given as well
+            dispatch = deepcopy(Dispatch(seed, ask, slot, self._policies.current))
+            made = await self._environment.rollout(replace(dispatch, prefix=prefix), self._engine)
+        return scored(_with_origin(made, seed), derivation, seed)
 
     def _wanted_no_more(self, lease: SeedLease) -> bool:
         return lease.cancelled.is_set() or self._paused.is_set()

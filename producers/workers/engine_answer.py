@@ -1,0 +1,34 @@
+"""A rollout that needs no environment: the engine alone answers the messages of a seed, once.
+
+Guarantees: what was sampled is one node after the prompt's, whatever the prompt is; no environment is asked, so nothing
+is restored. Leaves out: the reward (`own_score`).
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.producers.workers.engine import Engine
+
+
+async def engine_answer(seed: Seed, engine: Engine) -> Trajectory:
+    """The prompt and the engine's answer."""
+    messages = deepcopy(seed.messages or [])  # which the seed's other members are given as well
+    prompt_ids = await engine.render(messages)
+    sample = await engine.sample(prompt_ids, max_tokens=seed.budget)
+    nodes = [Node(message=message, parent=number - 1) for number, message in enumerate(messages)]
+    if nodes:  # an engine renders a conversation as a whole, so its tokens lie where it ends
+        nodes[-1].token_ids, nodes[-1].mask = prompt_ids, [0] * len(prompt_ids)
+    answer = Node(
+        message={"role": "assistant", "content": sample.text},
+        parent=len(nodes) - 1,
+        sampled=True,
+        token_ids=sample.token_ids,
+        mask=[1] * len(sample.token_ids),
+        logprobs=sample.logprobs,
+        segments=sample.segments,
+    )
+    return Trajectory.build([*nodes, answer], {"stop_condition": sample.stop})
