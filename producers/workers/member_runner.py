@@ -195,13 +195,15 @@ def _line(error: BaseException) -> str:
 
 
 def _with_origin(made: Trajectory, seed: Seed) -> Trajectory:
-    """A record says its task, which what is derived from it carries on, and what it was resumed from
-    (design/buffer#lineage).
+    """A record says its task, which what is derived from it carries on, what it was resumed from, and the reward and
+    step of its source (design/buffer#lineage, decisions/replay#88).
 
     Raises InvalidRecord where that isn't a trajectory.
     """
     if not isinstance(made, Trajectory):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRecord(RejectReason.SHAPE, f"the environment returned {type_name(made)}, not a Trajectory")
     facts = {"task": seed.task, "resumed_from": seed.prefix}
-    missing = {name: fact for name, fact in facts.items() if fact is not None and name not in made.record}
-    return with_facts(made, missing) if missing else made
+    facts = {name: fact for name, fact in facts.items() if fact is not None and name not in made.record}
+    if seed.source is not None:
+        facts |= {"source_reward": seed.source.reward, "source_step": seed.source.step}
+    return with_facts(made, facts) if facts else made

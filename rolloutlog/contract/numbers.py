@@ -31,6 +31,11 @@ Counted = Annotated[int, Field(ge=0, lt=COUNTED, strict=True)]
 """A step, a draw, or whatever else is counted on."""
 
 
+def is_natural(said: Any) -> bool:
+    """True for a natural number, as parsed JSON has it."""
+    return isinstance(said, int) and not isinstance(said, bool) and 0 <= said < LIMIT
+
+
 def natural(text: str) -> int:
     """Read a number; raises ValueError."""
     if not (text.isascii() and text.isdecimal()) or (number := int(text)) >= LIMIT:

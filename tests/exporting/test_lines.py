@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from rolloutlog.contract.events.event import rollout_event
 from rolloutlog.contract.ids import digest_of
+from rolloutlog.contract.numbers import is_natural, is_reward
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.rollout import Rollout
@@ -24,7 +25,9 @@ from rolloutlog.formats.foreign.normal_line import NormalLine
 from rolloutlog.formats.foreign.recorded import Origin, TraceIdentity
 from rolloutlog.formats.writers.episode_lines import episode_of
 from rolloutlog.formats.writers.july_records import record_of, row_of
+from rolloutlog.formats.writers.parquet_rows import row_of as table_row
 from rolloutlog.formats.writers.standing import StandingRollout
+from rolloutlog.producers.endings import with_facts
 from rolloutlog.producers.importing.files.lines import Line
 from rolloutlog.producers.importing.files.spans import FileSpan
 from rolloutlog.producers.importing.outgoing import slot_of
@@ -92,8 +95,8 @@ json = st.recursive(
     max_leaves=6,
 )
 READ_BY_LAYOUTS = (
-    "rewards", "task", "info", "metrics", "timing", "errors", "replay_task", "agent", "extra_usage", "id", "ok",
-    "is_completed", "episode", "group_id", "policy_version", "rolloutlog", "calls", "tools",
+    "rewards", "task", "info", "metrics", "timing", "errors", "replay_task", "source_reward", "source_step", "agent",
+    "extra_usage", "id", "ok", "is_completed", "episode", "group_id", "policy_version", "rolloutlog", "calls", "tools",
 )  # fmt: skip
 
 
@@ -102,9 +105,11 @@ def said(draw: st.DrawFn) -> Rollout:
     """Any rollout: of several agents whose turns alternate, of several policies, and with records that say anything."""
     made = draw(rollouts(optional=draw(st.booleans())))
     facts: dict[str, Any] = draw(st.dictionaries(st.sampled_from(READ_BY_LAYOUTS), json, max_size=4))
-    for name, kind in (("task", dict), ("errors", list), ("info", dict)):
-        if not isinstance(facts.get(name), kind):
+    for name, kind in (("task", dict), ("errors", list), ("info", dict), ("source_reward", float)):
+        if not isinstance(facts.get(name), kind) or (kind is float and not is_reward(facts[name])):
             facts.pop(name, None)
+    if not is_natural(facts.get("source_step")):
+        facts.pop("source_step", None)
     trajectory = made.trajectory
     nodes, agents = trajectory.nodes.copy(), draw(st.integers(1, 3))
     if len(nodes) and agents > 1:
@@ -192,6 +197,34 @@ def test_a_line_that_was_edited_is_read_as_it_stands_in_its_place(write: Write) 
     assert found.reward == 0.125
     assert np.array_equal(value.decode(found.body).token_ids, sound("g").trajectory.token_ids)
     assert slot_again(text) == elsewhere(sound("g", 1).slot)
+
+
+@each_layout
+def test_a_derived_line_is_known_for_derived_by_itself(write: Write) -> None:
+    """Its task is within the one that a replay environment would write, also where somebody edited the line
+    (decisions/replay#23, #85 and #88)."""
+    said = {"task": {"idx": 3}, "source_reward": 0.25, "source_step": 4}
+    made = derived(1)
+    made.trajectory = with_facts(made.trajectory, said)
+    line = orjson.loads(write(standing_of(made)))
+    trace = line["traces"][0] if "traces" in line else line
+    task = trace["task"].get("data", trace["task"])
+    assert task == {
+        "kind": "continue",
+        "source_id": "cd" * 16 + ".3",
+        "original_reward": 0.25,
+        "source_step": 4,
+        "source_task": {"idx": 3},
+    }
+    assert trace.keys().isdisjoint(("source_reward", "replay_task"))
+    trace["rewards"] = {"mine": 0.125}
+    found = read(orjson.dumps(line)).rollout
+    assert found is not None
+    record = value.decode(found.body).record
+    assert {name: record[name] for name in said} == said
+    assert slot_again(orjson.dumps(line)) == elsewhere(made.slot)
+    row = table_row(standing_of(made))
+    assert (row["source_reward"], row["source_step"], row["derivation"], row["depth"]) == (0.25, 4, "continue", 2)
 
 
 @each_layout

@@ -28,6 +28,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, RunKind, SeedKind, Status
 from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.producers.endings import with_facts
 from rolloutlog.producers.importing.demo_records import demo_run
 from rolloutlog.producers.importing.import_service import import_runs
 from rolloutlog.producers.importing.placing.known import read_policies
@@ -124,7 +125,9 @@ async def publish(settings: Settings) -> None:
         for group, depth in (("once", 1), ("twice", 2)):
             seed = {"derivation": "continue", "seed_kind": SeedKind.CONTINUE, "source_id": "source.0", "depth": depth}
             for member in range(2):
-                await producer.publish(sound(group, member, reward=float(member), **seed))
+                made = sound(group, member, reward=float(member), **seed)
+                facts = {"task": {"idx": 3}, "source_reward": 1.0, "source_step": None}
+                await producer.publish(replace(made, trajectory=with_facts(made.trajectory, facts)))
         many = Slot(group="many", group_size=5, group_train=3, member=0, env="a/b", dispatch_step=4)
         await producer.publish(replace(source, slot=many, trajectory=agents()))
         await producer.fail(replace(many, member=1), TimeoutError("gone"), source.trajectory)

@@ -127,12 +127,23 @@ def test_a_derived_record_of_the_buffer_design(step: Path) -> None:
         "kind": "replay_recheck",
         "source_id": "01abab",
         "original_reward": 0.0,
+        "source_step": 4,
         "source_task": {"kind": "replay_continue", "source_id": "02abab", "source_task": innermost},
     }
     one = read_line(line)
     assert one.lineage == Lineage("replay_recheck", SeedKind.RECHECK, "01abab", depth=2)
     assert one.trajectory.record["task"] == innermost
-    assert one.trajectory.record["replay_task"]["original_reward"] == 0.0
+    record = one.trajectory.record
+    assert record["replay_task"]["original_reward"] == 0.0
+    assert (record["source_reward"], record["source_step"]) == (0.0, 4)
+
+
+@pytest.mark.parametrize("said", ["much", True, -1, 2**63, [], {}])
+def test_what_is_neither_a_reward_nor_a_step_is_not_taken_for_it(step: Path, said: Any) -> None:
+    line = by_id(step / "train_rollouts.jsonl")["00"]
+    line["task"] |= {"source_id": "01", "source_step": said, "source_task": {}, "original_reward": str(said)}
+    record = read_line(line).trajectory.record
+    assert (record["source_reward"], record["source_step"]) == (None, None)
 
 
 def test_an_unrelated_kind_does_not_make_it_derived(step: Path) -> None:

@@ -139,7 +139,7 @@ def derived(name: str, derivation: str, reward: float | None = 1.0, **facts: Any
 async def test_a_judge_is_answered_by_the_engine_alone_and_right_where_it_agrees_with_the_source(
     settings: Settings,
 ) -> None:
-    """decisions/replay#75, #80 and #81: no environment is asked, which would have to restore a state."""
+    """decisions/replay#75, #80, #81 and #88: no environment is asked, which would have to restore a state."""
     environment, engine = Sums(), Verdict("It adds up.\nVERDICT: CORRECT")
     seeds = [derived("agrees", "judge"), derived("differs", "judge", reward=0.2, budget=1)]
     agrees, differs = await made(settings, environment, engine, seeds)
@@ -152,6 +152,8 @@ async def test_a_judge_is_answered_by_the_engine_alone_and_right_where_it_agrees
     assert differs.trajectory.response_tokens == 1, "its budget"
     assert agrees.trajectory.record["stop_condition"] == "stop"
     assert agrees.trajectory.record["task"] == seeds[0].task, "the innermost, for what is derived from it"
+    record = agrees.trajectory.record
+    assert (record["source_reward"], record["source_step"]) == (1.0, 7)
     assert (agrees.slot.seed_kind, agrees.slot.derivation) == ("judge", "judge")
 
 

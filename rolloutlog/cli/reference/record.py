@@ -16,7 +16,7 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.soundness import FACTS
 from rolloutlog.contract.record.value import ALIGNMENTS, COLUMNS, JSON, SAFETENSORS
 
-JSON_TYPES: dict[type, str] = {list: "array", dict: "object", str: "string", float: "number"}
+JSON_TYPES: dict[type, str] = {list: "array", dict: "object", str: "string", float: "number", int: "integer"}
 
 INTRODUCTION = f"""\
 The value of a rollout's record is a safetensors buffer (`content-type: {SAFETENSORS}`): a small JSON header, then raw

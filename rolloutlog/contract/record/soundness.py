@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from rolloutlog.contract.numbers import REWARD, is_reward
+from rolloutlog.contract.numbers import REWARD, is_natural, is_reward
 from rolloutlog.contract.record.graph import NO_PARENT
 from rolloutlog.contract.record.segments import bad_segments
 from rolloutlog.contract.record.trajectory import AGENT, NODE_COLUMNS, SAMPLED, Trajectory
@@ -124,20 +124,26 @@ FACTS: dict[str, Fact] = {
     "agents": Fact(list, "an object per agent of the episode: name, trainable, reward, root"),
     "task": Fact(dict, "the task, as the environment gave it"),
     "errors": Fact(list, "what went wrong; a rollout with errors is no source of a derived one"),
+    "source_reward": Fact(float, f"of a derived rollout, its source's as it was drawn: {REWARD}"),
+    "source_step": Fact(int, "of a derived rollout, the train step in whose window its source was made"),
     "info": Fact(dict, "anything else"),
 }
 """Facts that readers look at; a record may say more."""
 
 
 _GRAINS = (None, *Grain)
+_REWARDS = ("reward", "source_reward")
 
 
 def _bad_fact(record: dict[str, Any]) -> str | None:
-    if not is_reward(record.get("reward")):
-        return f"`reward` is {REWARD}"
+    for name in _REWARDS:
+        if not is_reward(record.get(name)):
+            return f"`{name}` is {REWARD}"
     for name, (kind, _) in FACTS.items():
-        if name != "reward" and record.get(name) is not None and not isinstance(record[name], kind):
+        if name not in _REWARDS and record.get(name) is not None and not isinstance(record[name], kind):
             return f"`{name}` isn't a {kind.__name__}"
+    if record.get("source_step") is not None and not is_natural(record["source_step"]):
+        return "`source_step` isn't a natural number"
     for agent in cast("list[Any]", record.get("agents") or ()):
         if not isinstance(agent, dict) or not is_reward(cast("dict[str, Any]", agent).get("reward")):
             return f"`agents` holds objects, whose `reward` is {REWARD}"

@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from typing import Any, cast
 
+from rolloutlog.contract.numbers import is_natural, is_reward
 from rolloutlog.contract.vocabulary import Grain, SeedKind, Status
 from rolloutlog.formats.eras.message_graph import Graph
 from rolloutlog.formats.foreign.glance import VersionSpan
@@ -122,19 +123,30 @@ def add_sampling(trace: Json) -> None:
 
 
 def take_lineage(trace: Json) -> Lineage | None:
-    """The marks of a derived trace, in either design; its `task` becomes the innermost one, the outer `replay_task`."""
+    """The marks of a derived trace, in either design; its `task` becomes the innermost one, the outer `replay_task`,
+    and it says its source's reward and step (decisions/replay#88)."""
     task = part(trace, "task")
     data = part(task, "data") if isinstance(task.get("data"), dict) else task
     if isinstance(data.get("source_task"), dict) and data.get("source_id"):
         outer = {key: value for key, value in data.items() if key != "source_task"}
         trace["replay_task"] = outer if data is task else {**task, "data": outer}
         trace["task"], depth = _innermost(data)
+        trace |= _of_source(data)
         derivation = str(data.get("kind") or task.get("type") or "replay")
         return Lineage(derivation, _seed_kind(derivation), str(data["source_id"]), depth)
     named = _DERIVED_NAME.fullmatch(str(data.get("name")))
     if named is None or (named[3] and not _starts_from_an_answer(trace)):
         return None
     return Lineage(named[1] or named[3], SeedKind(named[1] or named[3]), named[2] or named[4])
+
+
+def _of_source(task: Json) -> Json:
+    """What a derived task says of its immediate source; null where nothing that can be."""
+    reward, step = task.get("original_reward"), task.get("source_step")
+    return {
+        "source_reward": reward if is_reward(reward) else None,
+        "source_step": step if is_natural(step) else None,
+    }
 
 
 def _innermost(task: Json) -> tuple[Json, int]:

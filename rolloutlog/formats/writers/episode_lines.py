@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from rolloutlog.contract.vocabulary import RunKind, Status
+from rolloutlog.formats.writers.derived_task import OF_DERIVED, recorded_replay_task, replay_task
 from rolloutlog.formats.writers.node_columns import LATE, Json, nodes_of
 from rolloutlog.formats.writers.stamping import Dialect, LineIdentity
 from rolloutlog.formats.writers.standing import StandingRollout
@@ -33,7 +34,7 @@ NODE = (
 DIALECT = Dialect(
     frozenset(("E4", "E5")), frozenset(("trained", "step", "advantage", "advantage_of", *LATE)), strict=False
 )
-OURS = frozenset({"reward", "agents", "episode", "grain", "nodes", "logprob_precision", "replay_task", "columns"})
+OURS = OF_DERIVED | {"reward", "agents", "episode", "grain", "nodes", "logprob_precision", "columns"}
 """Keys of a record that are no trace's."""
 STAMPS = frozenset({"run", "kind", "env_name", "group_id", "policy_version", "eval_step"})
 """Keys of earlier eras' traces that an episode says of itself."""
@@ -54,7 +55,7 @@ def _episode(standing: StandingRollout, *, trained: bool) -> tuple[Json, LineIde
     traces = _traces(standing, trained=trained)
     if episode is None:
         episode = _new_episode(standing)
-    task = episode.get("task") or (traces[0]["task"] if traces else _task(record))
+    task = episode.get("task") or (traces[0]["task"] if traces else _task(record, replay_task(standing)))
     return _ordered({**episode, "task": task, "traces": traces}, EPISODE), _said(episode)
 
 
@@ -85,8 +86,9 @@ def _traces(standing: StandingRollout, *, trained: bool) -> list[Json]:
     main = next((number for number, agent in enumerate(agents) if agent.get("trainable", True)), 0)
     traces: list[Json] = []
     for number, agent in enumerate(agents):
-        own = cast("Json", agent.get("record") or shared)
-        trace = {**own, "task": _task(record if own is shared else own)}
+        own = cast("Json", agent.get("record") or record)
+        outer = replay_task(standing) if own is record else recorded_replay_task(own)
+        trace = {**(shared if own is record else _plain(own)), "task": _task(own, outer)}
         trace["nodes"] = _nodes(nodes, number, int(agent.get("root", 0)))
         if "episode" not in record:
             trace = _new_trace(standing, trace, agent, number)
@@ -133,11 +135,15 @@ def _nodes(nodes: Sequence[Json], agent: int, root: int) -> list[Json]:
     return written
 
 
-def _task(record: Json) -> Json:
-    """The task as it was recorded; a flat one becomes a typed one."""
-    outer, task = record.get("replay_task"), cast("Json", record.get("task") or {})
-    if isinstance(outer, dict):
-        task = _with_source(cast("Json", outer), task)
+def _plain(trace: Json) -> Json:
+    return {key: value for key, value in trace.items() if key not in OF_DERIVED}
+
+
+def _task(record: Json, outer: Json | None) -> Json:
+    """The task as it was recorded, within what derived it; a flat one becomes a typed one."""
+    task = cast("Json", record.get("task") or {})
+    if outer is not None:
+        task = _with_source(outer, task)
     if isinstance(task.get("data"), dict) and "type" in task:
         return task
     return {"type": "Task", "data": {key: value for key, value in task.items() if value is not None}}

@@ -14,6 +14,7 @@ import orjson
 
 from rolloutlog.contract.record.graph import leaf_count
 from rolloutlog.contract.vocabulary import Status
+from rolloutlog.formats.writers.derived_task import replay_task
 from rolloutlog.formats.writers.node_columns import Json, nodes_of
 from rolloutlog.formats.writers.stamping import Dialect, LineIdentity
 from rolloutlog.formats.writers.standing import StandingRollout
@@ -48,7 +49,7 @@ def _bare(standing: StandingRollout) -> Json:
 def row_of(standing: StandingRollout, offset: int, line: bytes) -> bytes:
     """The row of the index for a line at a byte offset of its file."""
     trajectory = standing.rollout.trajectory
-    task = _flat_task(trajectory.record)
+    task = _flat_task(standing)
     span = trajectory.policy_span
     row = {
         "trace": _trace_id(standing),
@@ -70,7 +71,7 @@ def _trace(standing: StandingRollout) -> Json:
     record = standing.rollout.trajectory.record
     said: Json = {
         "id": _trace_id(standing),
-        "task": _flat_task(record),
+        "task": _flat_task(standing),
         "nodes": [_node(node) for node in nodes_of(standing.rollout.trajectory, {})],
         "rewards": _rewards(record, standing.reward),
         "metrics": {name: value for name, value in _object(record, "metrics").items() if value is not None},
@@ -89,10 +90,10 @@ def _trace_id(standing: StandingRollout) -> str:
     return str(slot.trace or record.get("id") or slot.rollout)
 
 
-def _flat_task(record: Json) -> Json:
-    outer, task = record.get("replay_task"), _object(record, "task")
-    if isinstance(outer, dict):
-        task = {**cast("Json", outer), "source_task": task}
+def _flat_task(standing: StandingRollout) -> Json:
+    task = _object(standing.rollout.trajectory.record, "task")
+    if (outer := replay_task(standing)) is not None:
+        task = {**outer, "source_task": task}
     data = task.get("data")
     return cast("Json", data) if isinstance(data, dict) else task
 

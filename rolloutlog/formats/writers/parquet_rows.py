@@ -20,6 +20,7 @@ def schema(pa: Any) -> Any:
     scalars = {
         "rollout": text, "group": text, "group_size": integer, "member": integer, "attempt": integer, "run": text,
         "trace": text, "env": text, "source": text, "depth": integer, "derivation": text,
+        "source_reward": number, "source_step": integer,
         "kind": text, "status": text, "stop_condition": text,
         "reward": number, "advantage": number, "trained": flag, "step": integer, "dispatch_step": integer,
         "oldest_timeline": integer, "oldest_version": integer, "newest_timeline": integer, "newest_version": integer,
@@ -43,6 +44,7 @@ def row_of(standing: StandingRollout) -> dict[str, Any]:
         "rollout": slot.rollout, "group": slot.group, "group_size": slot.group_size, "member": slot.member,
         "attempt": slot.attempt, "run": slot.run, "trace": slot.trace, "env": slot.env,
         "source": slot.source_id, "depth": slot.depth, "derivation": slot.derivation,
+        "source_reward": trajectory.record.get("source_reward"), "source_step": trajectory.record.get("source_step"),
         "kind": slot.kind.value, "status": standing.rollout.status.value,
         "stop_condition": trajectory.record.get("stop_condition"), "reward": standing.reward,
         "advantage": standing.advantage, "trained": standing.is_trained, "step": standing.step,
