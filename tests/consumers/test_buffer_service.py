@@ -133,11 +133,13 @@ async def test_the_table_of_bad_inputs(settings: Settings, tmp_path: Path) -> No
     letters = await dead_letters(connection)
     reasons = [str(record.reason) for row, record in written if record.reason and row.found_in != "policies"]
     assert sorted(str(letter["reason"]) for letter in letters) == sorted(reasons)
+    expected = {row.group: ["completed", row.ends_for("buffer")] for row in BAD_INPUTS if row.records()}
     found: dict[str, list[str]] = {}
     for account in await check(connection, settings, BlobStore(str(tmp_path))):
         for group, opened in account.restored().groups.opened.items():
-            found[group] = [str(opened.group.status(member)) for member in range(2)]
-    assert found == {row.group: ["completed", row.ends_for("buffer")] for row in BAD_INPUTS if row.records()}
+            if group in expected:  # others are derived from the good records
+                found[group] = [str(opened.group.status(member)) for member in range(2)]
+    assert found == expected
 
 
 async def write_raw(connection: Connection, raws: Iterable[Raw], partitions: int) -> None:

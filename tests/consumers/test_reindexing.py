@@ -198,7 +198,8 @@ async def test_an_index_cut_above_what_is_needed_is_refused_and_folded_anew(sett
 
 async def test_an_index_may_begin_at_the_first_row_that_is_still_needed(settings: Settings) -> None:
     """Which the shard row says: below it lie rows of groups that ended and of which nothing can be drawn."""
-    one = Settings.model_validate(settings.model_dump() | {"topics": {"partitions": 1}})
+    changes = {"topics": {"partitions": 1}, "buffer": {"derivations": []}}
+    one = Settings.model_validate(settings.model_dump() | changes)
 
     async def delete_rows_below(connection: Connection, offset: int) -> None:
         place = TopicPartition(connection.names.topic(Topic.ROLLOUT_INDEX), 0)
