@@ -2,7 +2,7 @@
 
 Guarantees: a rollout is right when its verdict agrees with the reward of the *immediate* source, above the threshold
 strictly; a reply without one plain verdict is wrong; braces in a transcript or a template are text like any other.
-Leaves out: the balance of right and wrong sources, which is how they are drawn.
+Leaves out: the balance of right and wrong sources (`rolloutlog.buffer.sources.live`).
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ class Skip(StrEnum):
     REJECTED = "rejected"
     TOO_LARGE = "too-large"
     GONE = "gone"
+    ONE_SIDED = "one-sided"
 
 
 SKIPS: Mapping[Skip, str] = {
@@ -49,5 +50,6 @@ SKIPS: Mapping[Skip, str] = {
     Skip.REJECTED: "no seed can be made of it; a `derivation.rejected` on the dead letters says why",
     Skip.TOO_LARGE: "no topic takes the seed, and no store can hold it",
     Skip.GONE: "it isn't on the log any more",
+    Skip.ONE_SIDED: "a balanced derivation waits for one on the other side, right or wrong; counted while it does",
 }
 """What each means, for the reference and for whoever reads `rolloutlog status`."""

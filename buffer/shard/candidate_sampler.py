@@ -8,14 +8,12 @@ that are drawn from, so that whoever draws `k` again needn't know what was void.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
+from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey, SourceRecord
 from rolloutlog.buffer.sources.draws import allowed, pick, share
-from rolloutlog.buffer.sources.screening import CandidateKey, key_of
+from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.contract.events.seeds import LAST_DRAW, Draw
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
@@ -36,7 +34,7 @@ class CandidateDraw:
     @property
     def key(self) -> CandidateKey:
         """Which candidate it is."""
-        return key_of(self.source, self.candidate)
+        return self.candidate.key
 
 
 @dataclass(slots=True)
@@ -49,7 +47,7 @@ class CandidateSampler:
     digest: str
     trainer: TrainerSettings
     queue: list[CandidateDraw] = field(default_factory=list[CandidateDraw])
-    emitted: dict[int, CandidateKey] = field(default_factory=dict[int, CandidateKey])
+    emitted: dict[int, Candidate] = field(default_factory=dict[int, Candidate])
     next_number: int = 0
     dry_at: int = -1
 
@@ -58,32 +56,24 @@ class CandidateSampler:
         count = min(self._allowed(fold), MOST_QUEUED - len(self.queue))
         if count <= 0 or fold.changes == self.dry_at:
             return
-        in_flight = self._in_flight()
-        live = fold.live(in_flight)
         for _ in range(count):
-            drawn = self._next(fold, live, in_flight)
+            drawn = self._next(fold)
             if drawn is None:
                 self.dry_at = fold.changes
                 return
-            in_flight[drawn.key] += 1
-            if drawn.earlier + 1 >= self._max_draws(drawn.candidate):
-                live.remove((drawn.source, drawn.candidate))
+            fold.pool.hold(drawn.candidate)
             self.queue.append(drawn)
 
-    def _max_draws(self, candidate: Candidate) -> int:
-        return next(s.max_draws for s in self.settings.buffer.derivations if s.name == candidate.derivation)
-
-    def _next(
-        self, fold: Fold, live: list[tuple[SourceRecord, Candidate]], in_flight: Mapping[CandidateKey, int]
-    ) -> CandidateDraw | None:
+    def _next(self, fold: Fold) -> CandidateDraw | None:
         """The next draw that isn't void from the start; None where all that could be drawn is discarded."""
-        if all(candidate.discarded for _, candidate in live):
+        live = fold.pool.live
+        if live.is_dry:
             return None
         number = max(fold.next_draw, self.next_number)
-        source, candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
+        candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
         while candidate.discarded:
             number += 1
-            source, candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
+            candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
         if number >= LAST_DRAW:
             return None
         at = fold.next_offsets
@@ -95,7 +85,8 @@ class CandidateSampler:
             settings=self.digest,
         )
         self.next_number = number + 1
-        return CandidateDraw(draw, source, candidate, candidate.draws + in_flight.get(key_of(source, candidate), 0))
+        source = fold.pool.sources[candidate.offset]
+        return CandidateDraw(draw, source, candidate, candidate.draws + candidate.in_flight)
 
     def _allowed(self, fold: Fold) -> int:
         under_way = len(self.queue) + len(self.emitted)
@@ -108,19 +99,19 @@ class CandidateSampler:
             open_now=fold.groups.open_derived + under_way,
         )
 
-    def _in_flight(self) -> Counter[CandidateKey]:
-        return Counter([*self.emitted.values(), *(drawn.key for drawn in self.queue)])
-
     def mark_emitted(self, drawn: CandidateDraw) -> None:
         """The first of the queue was rendered and is emitted."""
         self.queue.remove(drawn)
-        self.emitted[drawn.draw.number] = drawn.key
+        self.emitted[drawn.draw.number] = drawn.candidate
 
-    def clear(self) -> None:
+    def clear(self, pool: Pool) -> None:
         """No seed can be made of one in the queue: all are drawn anew, with new numbers."""
+        for drawn in self.queue:
+            pool.release(drawn.candidate)
         self.queue.clear()
         self.dry_at = -1
 
-    def acknowledge(self, draw: Draw) -> None:
+    def acknowledge(self, draw: Draw, pool: Pool) -> None:
         """A seed was read back."""
-        self.emitted.pop(draw.number, None)
+        if (candidate := self.emitted.pop(draw.number, None)) is not None:
+            pool.release(candidate)

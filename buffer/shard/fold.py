@@ -6,7 +6,6 @@ prefixes, never of how they interleave. Leaves out: reading events (`indexing`),
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -33,9 +32,10 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.shard.tally import EVAL, TRAINED, Tally
-from rolloutlog.buffer.sources.candidates import Candidate, Mark, SourceRecord
+from rolloutlog.buffer.sources.candidates import Mark, SourceRecord
+from rolloutlog.buffer.sources.live import LiveCandidates
 from rolloutlog.buffer.sources.pool import Pool
-from rolloutlog.buffer.sources.screening import CandidateKey, candidates_of, key_of, may_be_drawn
+from rolloutlog.buffer.sources.screening import candidates_of
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
@@ -62,7 +62,9 @@ class Fold:
     @classmethod
     def empty(cls, partition: int, settings: BufferSettings) -> Fold:
         """The state before the first row."""
-        return cls(partition, settings, Pool(settings.capacity), GroupTable(partition))
+        return cls(
+            partition, settings, Pool(settings.capacity, LiveCandidates(settings.derivations)), GroupTable(partition)
+        )
 
     def apply(self, row: Row) -> Disposition:
         """Fold one row. Raises Rejected where a live event clashes with its group: then nothing changed."""
@@ -276,17 +278,5 @@ class Fold:
         """What people see of this shard (`status`)."""
         resolved = self.groups.open_resolved
         opened = len(self.groups.opened) - resolved
-        return self.census.numbers(opened=opened, resolved=resolved, candidates=self.pool.size)
-
-    # candidates
-
-    def live(self, in_flight: Mapping[CandidateKey, int]) -> list[tuple[SourceRecord, Candidate]]:
-        """Candidates that may be drawn now, in the order (offset, node); `in_flight` counts draws not folded yet."""
-        settings = {derivation.name: derivation for derivation in self.settings.derivations}
-        return [
-            (source, candidate)
-            for source, candidate in self.pool
-            if may_be_drawn(
-                source, candidate, settings[candidate.derivation], in_flight.get(key_of(source, candidate), 0)
-            )
-        ]
+        one_sided = self.pool.live.one_sided
+        return self.census.numbers(opened=opened, resolved=resolved, candidates=self.pool.size, one_sided=one_sided)

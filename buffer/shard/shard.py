@@ -156,7 +156,7 @@ class Shard:
         if isinstance(row, SeedRow):
             self.members.acknowledge_seed(row.seed)
             if row.seed.draw is not None:
-                self.sampler.acknowledge(row.seed.draw)
+                self.sampler.acknowledge(row.seed.draw, self.fold.pool)
         elif isinstance(row, CancelRow):
             self.members.acknowledge_cancel(row.group)
         self.members.changed.add(getattr(row, "group", ""))
@@ -218,7 +218,8 @@ class Shard:
         if isinstance(payload, Void):
             return payload
         partition = self.fold.partition
-        candidate = Candidate(drawn.candidate.derivation, drawn.candidate.point, drawn.earlier)
+        known = drawn.candidate
+        candidate = Candidate(known.offset, known.derivation, known.point, drawn.earlier)
         seed = rendered(drawn.source, candidate, payload, drawn.draw, self.settings, partition)
         if isinstance(seed, Void):
             return seed
@@ -231,11 +232,11 @@ class Shard:
             if isinstance(payload := self._payload(other), Void):
                 void.setdefault(other.key, (other, payload))
         for each, reason in void.values():
-            each.candidate.discarded = True
+            self.fold.pool.discard(each.candidate)
             self.fold.census.skipped[each.candidate.derivation, reason.skip] += 1
             if reason.skip is not Skip.GONE:
                 self._reject_derivation(each.source.row, reason.detail, each.candidate.derivation, now)
-        self.sampler.clear()
+        self.sampler.clear(self.fold.pool)
         self.is_dirty = True  # the shard row counts it
 
     def flush(self, *, now: int, clock: float) -> list[Outgoing]:

@@ -8,6 +8,7 @@ a member seed that comes after its group's end isn't counted.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.index.skip import Skip
@@ -16,6 +17,8 @@ TRAINED, EVAL = "trained", "eval"
 OPEN, RESOLVED, CANDIDATES = "open", "resolved", "candidates"
 ENDED, SEEDS, SKIPPED = "ended ", "seeds ", "skipped "
 """Prefixes of what is counted by reason or kind."""
+_COUNTED = frozenset(Skip) - {Skip.ONE_SIDED}
+"""Reasons of which the counts go on; the others are told as of now."""
 
 
 @dataclass(slots=True)
@@ -26,15 +29,17 @@ class Tally:
     seeds: Counter[str] = field(default_factory=Counter[str])
     skipped: Counter[tuple[str, Skip]] = field(default_factory=Counter[tuple[str, Skip]])
 
-    def numbers(self, *, opened: int, resolved: int, candidates: int) -> dict[str, int]:
-        """All of it under flat names, as the shard row has it; `opened` groups lack members, `resolved` ones don't."""
+    def numbers(self, *, opened: int, resolved: int, candidates: int, one_sided: Mapping[str, int]) -> dict[str, int]:
+        """All of it under flat names, as the shard row has it; `opened` groups lack members, `resolved` ones don't;
+        `one_sided` are candidates that wait now, by derivation."""
+        skipped = {**self.skipped, **{(name, Skip.ONE_SIDED): number for name, number in one_sided.items()}}
         return {
             OPEN: opened,
             RESOLVED: resolved,
             CANDIDATES: candidates,
             **{ENDED + how: number for how, number in self.ended.items()},
             **{SEEDS + kind: number for kind, number in self.seeds.items()},
-            **{f"{SKIPPED}{name}: {reason}": number for (name, reason), number in self.skipped.items()},
+            **{f"{SKIPPED}{name}: {reason}": number for (name, reason), number in skipped.items()},
         }
 
     def recall(self, numbers: dict[str, int]) -> None:
@@ -42,7 +47,7 @@ class Tally:
         self.ended = Counter(_under(numbers, ENDED))
         self.seeds = Counter(_under(numbers, SEEDS))
         told = (name.rpartition(": ") for name in _under(numbers, SKIPPED))
-        known = {(name, Skip(reason)) for name, _, reason in told if reason in [*Skip]}
+        known = {(name, Skip(reason)) for name, _, reason in told if reason in _COUNTED}
         self.skipped = Counter({(name, skip): numbers[f"{SKIPPED}{name}: {skip}"] for name, skip in known})
 
 

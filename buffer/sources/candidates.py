@@ -12,6 +12,11 @@ from typing import NamedTuple
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 
+CandidateKey = tuple[int, str, int]
+"""Offset of the source, derivation, node."""
+NOWHERE = -1
+"""The place of a candidate that isn't in the pool."""
+
 
 class Mark(NamedTuple):
     """What a seed, or its refusal, says of one candidate of the source at `offset`."""
@@ -24,21 +29,30 @@ class Mark(NamedTuple):
 
 @dataclass(slots=True)
 class Candidate:
-    """One place at which one derivation may resume a source.
+    """One place at which one derivation may resume the source at `offset`.
 
-    `discarded`: no seed can be made of it, as this owner found out; it isn't in the fold.
+    What isn't in the fold: `place` numbers those of this pool in the order (offset, node); `in_flight` counts draws
+    that aren't folded yet; `discarded`: no seed can be made of it, as this owner found out.
     """
 
+    offset: int
     derivation: str
     point: AnchorPoint
     draws: int = 0
     refused: bool = False
+    place: int = field(default=NOWHERE, compare=False)
+    in_flight: int = field(default=0, compare=False)
     discarded: bool = field(default=False, compare=False)
 
     @property
-    def order(self) -> tuple[int, str, str]:
+    def key(self) -> CandidateKey:
+        """Which candidate of the partition it is."""
+        return self.offset, self.derivation, self.point.node
+
+    @property
+    def order(self) -> tuple[int, str]:
         """Its place among the candidates of its source."""
-        return self.point.node, self.derivation, self.point.kind
+        return self.point.node, self.derivation
 
 
 @dataclass(slots=True)

@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from rolloutlog.contract.ids import rank_of
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-def pick(live: Sequence[T], salt: str, partition: int, number: int) -> T:
+class Ranked(Protocol[T_co]):
+    """Things that have ranks from 0 on."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, rank: int, /) -> T_co: ...
+
+
+def pick(live: Ranked[T], salt: str, partition: int, number: int) -> T:
     """Draw `number` of a partition: the live candidate at rank hash(salt, partition, number) mod n."""
     return live[rank_of("draw", salt, partition, number) % len(live)]
 

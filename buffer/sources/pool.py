@@ -4,7 +4,7 @@ decisions/replay#30 to #35).
 Guarantees: holds rows, never payloads; which sources are here is a function of `rollouts` alone, since exhausted,
 refused, superseded and late ones keep their place, so the order in which the other topics are folded doesn't matter.
 Eviction is the capacity: the newest candidates stay. Leaves out: which rollouts qualify (`selection`) and which is
-drawn (`draws`).
+may be drawn now (`live`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rolloutlog.buffer.sources.candidates import Candidate, Mark, SourceRecord
+from rolloutlog.buffer.sources.candidates import NOWHERE, Candidate, Mark, SourceRecord
+from rolloutlog.buffer.sources.live import LiveCandidates
 
 Attempt = tuple[int, int]
 """Member and attempt."""
@@ -24,14 +25,17 @@ class Pool:
     """At most `capacity` candidates, of the newest sources, none older than `floor`, an offset on `rollouts`.
 
     `offsets` finds the sources of a group by member and attempt; `early` holds marks of records that aren't folded yet.
+    `live` follows every change, of the fold and of what is in flight; `places` were given so far.
     """
 
     capacity: int
+    live: LiveCandidates = field(compare=False)
     floor: int = field(default=0, compare=False)
     sources: dict[int, SourceRecord] = field(default_factory=dict[int, SourceRecord])
     offsets: dict[str, dict[Attempt, int]] = field(default_factory=dict[str, "dict[Attempt, int]"])
     early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
     size: int = 0
+    places: int = field(default=0, compare=False)
 
     def add(self, source: SourceRecord) -> None:
         """Take the newest record's source."""
@@ -43,13 +47,19 @@ class Pool:
         self.size += len(source.candidates)
         for mark in self.early.pop(row.offset, Counter[Mark]()).elements():
             _mark(source, mark)
+        for candidate in source.candidates:
+            candidate.place = self.places
+            self.places += 1
+            self.live.add(source, candidate)
         while self.size > self.capacity:
             self._evict()
 
     def _evict(self) -> None:
         """Drop the oldest candidate, and its source with the last of them."""
         offset, source = next(iter(self.sources.items()))
-        del source.candidates[0]
+        candidate = source.candidates.pop(0)
+        self.live.remove(candidate)
+        candidate.place = NOWHERE
         self.size -= 1
         if not source.candidates:
             row, kin = source.row, self.offsets[source.row.group]
@@ -67,26 +77,38 @@ class Pool:
         offset = self.offsets.get(group, {}).get((member, attempt))
         if offset is None or event_id in self.sources[offset].notes:
             return False
-        self.sources[offset].notes.add(event_id)
-        self.sources[offset].reward = reward
+        source = self.sources[offset]
+        source.notes.add(event_id)
+        source.reward = reward
+        self._list_anew(source)
         return True
 
     def supersede(self, group: str, member: int, attempt: int) -> None:
         """A record of that attempt is on the log: sources of lower ones are dead places."""
         for (other, lower), offset in self.offsets.get(group, {}).items():
             if other == member and lower < attempt:
-                self.sources[offset].dead = True
+                self._kill(self.sources[offset])
 
     def end(self, group: str, as_of: int) -> None:
         """The group has ended: sources at or above `as_of` came too late, and are dead places."""
         for offset in self.offsets.get(group, {}).values():
             if offset >= as_of:
-                self.sources[offset].dead = True
+                self._kill(self.sources[offset])
+
+    def _kill(self, source: SourceRecord) -> None:
+        source.dead = True
+        self._list_anew(source)
+
+    def _list_anew(self, source: SourceRecord) -> None:
+        for candidate in source.candidates:
+            self.live.remove(candidate)
+            self.live.add(source, candidate)
 
     def mark(self, mark: Mark, next_offset: int) -> None:
         """Count a draw or a refusal; `next_offset` is that of the fold of `rollouts`, so the record may come later."""
         if (source := self.sources.get(mark.offset)) is not None:
             _mark(source, mark)
+            self._list_anew(source)
         elif mark.offset >= next_offset:
             self.early.setdefault(mark.offset, Counter())[mark] += 1
 
@@ -94,6 +116,28 @@ class Pool:
         """Forget marks of records that were folded and aren't sources."""
         if self.early:
             self.early = {offset: marks for offset, marks in self.early.items() if offset >= next_offset}
+
+    # what isn't in the fold
+
+    def hold(self, candidate: Candidate) -> None:
+        """A draw of it is under way."""
+        candidate.in_flight += 1
+        self._look_again(candidate)
+
+    def release(self, candidate: Candidate) -> None:
+        """A draw of it was folded, or is void."""
+        candidate.in_flight -= 1
+        self._look_again(candidate)
+
+    def discard(self, candidate: Candidate) -> None:
+        """No seed can be made of it: it keeps its rank, and is passed over."""
+        candidate.discarded = True
+        self._look_again(candidate)
+
+    def _look_again(self, candidate: Candidate) -> None:
+        if candidate.place != NOWHERE:
+            self.live.remove(candidate)
+            self.live.add(self.sources[candidate.offset], candidate)
 
     def __iter__(self) -> Iterator[tuple[SourceRecord, Candidate]]:
         """All candidates in the order (offset, node), live or not."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from rolloutlog.buffer.derivations.catalogue import derivation_of
+from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
@@ -18,15 +19,8 @@ from rolloutlog.buffer.sources.selection import anchors_for, in_band
 from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.settings import BufferSettings, DerivationSettings
 
-CandidateKey = tuple[int, str, int]
-"""Offset of the source, derivation, node."""
 Skips = Counter[tuple[str, Skip]]
 """How many records each derivation skipped, by reason (decisions/replay#26)."""
-
-
-def key_of(source: SourceRecord, candidate: Candidate) -> CandidateKey:
-    """Which candidate of the partition that is."""
-    return source.row.offset, candidate.derivation, candidate.point.node
 
 
 def candidates_of(row: RolloutRow, settings: BufferSettings, skips: Skips) -> list[Candidate]:
@@ -42,13 +36,21 @@ def _found(row: RolloutRow, derivation: DerivationSettings, settings: BufferSett
     if row.reward is not None and not in_band(row.reward, derivation.select):
         skips[derivation.name, Skip.SOURCE_REWARD] += 1  # it keeps its places: a later reward may lie in the band
     most = derivation_of(derivation.derive).most_anchors
-    points = pick_some(points, settings.salt, rollout_id(row.group, row.member), most)
-    return [Candidate(derivation.name, point) for point in points]
+    points = pick_some(_one_a_node(points), settings.salt, rollout_id(row.group, row.member), most)
+    return [Candidate(row.offset, derivation.name, point) for point in points]
 
 
-def may_be_drawn(source: SourceRecord, candidate: Candidate, settings: DerivationSettings, in_flight: int) -> bool:
-    """True for a candidate that isn't dead, exhausted or refused and whose reward fits; `in_flight` draws count."""
-    if source.dead:
+def _one_a_node(points: list[AnchorPoint]) -> list[AnchorPoint]:
+    """The first of each node: a seed names its node alone, so two would be one seed (decisions/replay#31)."""
+    found: dict[int, AnchorPoint] = {}
+    for point in points:
+        found.setdefault(point.node, point)
+    return list(found.values())
+
+
+def may_be_drawn(source: SourceRecord, candidate: Candidate, settings: DerivationSettings) -> bool:
+    """True for a candidate that isn't dead, exhausted or refused and whose reward fits; draws in flight count."""
+    if source.dead or candidate.refused:
         return False
-    fresh = candidate.draws + in_flight < settings.max_draws and not candidate.refused
-    return fresh and in_band(source.reward, settings.select)
+    drawn = candidate.draws + candidate.in_flight
+    return drawn < settings.max_draws and in_band(source.reward, settings.select)

@@ -49,11 +49,12 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
     blobs = store_of(settings)
     async with PayloadReader(connection) as payloads:
         async for shard in shard_views(connection, settings):
-            live = [one for one in shard.fold.live({}) if one[1].derivation in wanted]
-            handles = {source.row.offset: source.row.handle(shard.fold.partition) for source, _ in live}
+            sources = shard.fold.pool.sources
+            live = [one for one in shard.fold.pool.live if one.derivation in wanted]
+            handles = {one.offset: sources[one.offset].row.handle(shard.fold.partition) for one in live}
             events = await payloads.read_those_there(handles.values())
-            for source, candidate in live:
-                event = events.get(handles[source.row.offset])
+            for candidate in live:
+                source, event = sources[candidate.offset], events.get(handles[candidate.offset])
                 trajectory = event and await _trajectory(event, blobs)
                 if trajectory is None:
                     continue

@@ -158,4 +158,4 @@ def test_a_final_event_ends_a_group_that_nobody_has_heard_of() -> None:
     log.append(rollout("z"), rollout("z", 1))
     owner.settle()
     assert [row.late for row in log.rows if isinstance(row, RolloutRow)] == [True, True]
-    assert (owner.shard.fold.groups.opened, owner.shard.fold.live({})) == ({}, [])
+    assert (owner.shard.fold.groups.opened, list(owner.shard.fold.pool.live)) == ({}, [])

@@ -16,8 +16,8 @@ from rolloutlog.buffer.index.row_codec import decode
 from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.buffer.sources.draws import pick
-from rolloutlog.buffer.sources.screening import CandidateKey, key_of
 from rolloutlog.contract.events.body import Resolved
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Draw, Seed
@@ -100,7 +100,7 @@ class PartitionAccount:
     def check_draws(self) -> None:
         """Every derived seed is what its draw says: a function of the fold at its offsets, settings and number."""
         shard = Shard.empty(self.partition, self.settings)
-        drawn: dict[int, CandidateKey] = {}
+        drawn: dict[int, Candidate] = {}
         for seed, draw in sorted(self.draws, key=lambda pair: pair[1].number):
             ends = {Topic.ROLLOUTS: draw.rollouts, Topic.SEEDS: draw.seeds, Topic.GROUP_EVENTS: draw.group_events}
             for topic, end in ends.items():
@@ -108,13 +108,15 @@ class PartitionAccount:
                     if shard.fold.next_offsets[topic] <= event.offset < end:
                         self._read(shard, event)
             known = {earlier.number for place, earlier in self._draw_places if place < draw.seeds}
-            live = shard.fold.live(Counter(key for number, key in drawn.items() if number not in known))
-            source, candidate = pick(live, self.settings.buffer.salt, self.partition, draw.number)
-            drawn[draw.number] = key_of(source, candidate)
+            for number in drawn.keys() & known:
+                shard.fold.pool.release(drawn.pop(number))
+            candidate = pick(shard.fold.pool.live, self.settings.buffer.salt, self.partition, draw.number)
+            shard.fold.pool.hold(candidate)
+            drawn[draw.number] = candidate
             assert seed.source is not None
             assert seed.anchor is not None
             said = (seed.source.where.offset, seed.derivation, seed.anchor.node)
-            assert said == drawn[draw.number], f"draw {draw.number} of partition {self.partition}"
+            assert said == candidate.key, f"draw {draw.number} of partition {self.partition}"
 
     @property
     def draws(self) -> list[tuple[Seed, Draw]]:

@@ -52,7 +52,9 @@ def test_candidates_are_rows_whatever_their_siblings_say(raws: list[Raw]) -> Non
         if topic in owner.positions:
             owner.read(topic)
     rows = []
-    for source, candidate in owner.shard.fold.live({}):
+    pool = owner.shard.fold.pool
+    for candidate in pool.live:
+        source = pool.sources[candidate.offset]
         seed = rendered(source, candidate, log.trajectory(source.row.handle(0)), NOT_DRAWN, log.settings, 0)
         assert not isinstance(seed, Void), "what is indexed as a candidate can be rendered"
         rows.append(seed_row(seed))

@@ -1,0 +1,245 @@
+"""Of the candidates that may be drawn now the same are drawn as by the plain rule over a list (design/buffer#draws;
+decisions/replay#82)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rolloutlog.buffer.derivations.protocol import AnchorPoint, Balanced
+from rolloutlog.buffer.index.packed_anchors import pack
+from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.rows import AnnotationRow, CancelRow, FinalRow, Row, SeedRow
+from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
+from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
+from rolloutlog.contract.events.seeds import Anchor, Draw, Seed, Source
+from rolloutlog.contract.ids import id_of, rank_of
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
+from rolloutlog.contract.wire.rejection import Rejected
+from tests.buffer.events_by_hand import annotated, rollout
+from tests.buffer.partition_log import Owner, PartitionLog, restored, settings_of
+from tests.buffer.test_census import told
+
+JUDGED = {"name": "judge", "derive": {"type": "judge"}, "max_draws": 2}
+SETTINGS = settings_of(
+    buffer={
+        "ratio": 1e6,
+        "capacity": 9,
+        "derivations": [
+            {"name": "go-on", "derive": {"type": "continue", "anchor": "tool-call", "max_anchors": None}},
+            JUDGED,
+            {"name": "wrong", "derive": {"type": "recheck"}, "select": {"max_source_reward": 0.5}, "max_draws": 3},
+        ],
+    },
+    trainer={"max_open": 4000},
+)
+PACKED = pack(
+    [AnchorPoint(AnchorKind.TOOL_CALL, node, 9) for node in (3, 5)]
+    + [AnchorPoint(kind, 6, 9) for kind in ("recheck", "judge")]
+)
+SLOTS = list(product("abcd", (0, 1), (1, 2)))
+
+
+@dataclass
+class Schedule:
+    """A fold, a sampler over it, and what happens to them."""
+
+    fold: Fold = field(default_factory=lambda: Fold.empty(0, SETTINGS.buffer))
+    sampler: CandidateSampler = field(default_factory=lambda: CandidateSampler(SETTINGS, "s", SETTINGS.trainer))
+    seeds: int = 0
+    emitted: list[CandidateDraw] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """A group that is resolved, of which nothing is derived: so that as much may be derived as one likes."""
+        self.record(("resolved", 0, 1), 1.0, group_size=1, packed=b"")
+
+    def apply(self, topic: Topic, row: Row) -> None:
+        with suppress(Rejected):
+            self.fold.apply(row)
+        self.fold.passed(topic, self.fold.next_offsets[topic] + 1)
+
+    @property
+    def offset(self) -> int:
+        return self.fold.next_offsets[Topic.ROLLOUTS]
+
+    def record(
+        self, slot: tuple[str, int, int], reward: float | None, group_size: int = 2, packed: bytes = PACKED
+    ) -> None:
+        """A record; said before, it is a duplicate, or a conflict."""
+        group, member, attempt = slot
+        row = RolloutRow(
+            offset=self.offset, size=9, timestamp=1, group=group, group_size=group_size, needed=group_size,
+            member=member, attempt=attempt, status=Status.COMPLETED, sha256=b"Z" * 32, reward=reward, env="sums",
+            packed=packed,
+        )  # fmt: skip
+        self.apply(Topic.ROLLOUTS, row)
+
+    def annotate(self, slot: tuple[str, int, int], reward: float | None) -> None:
+        group, member, attempt = slot
+        row = AnnotationRow(self.offset, f"{self.offset}", group, 2, member, attempt, True, reward)
+        self.apply(Topic.ROLLOUTS, row)
+
+    def end(self, group: str, as_of: int) -> None:
+        self.apply(Topic.GROUP_EVENTS, FinalRow(self.fold.next_offsets[Topic.GROUP_EVENTS], group, group, as_of, None))
+
+    def refuse(self, number: int) -> None:
+        """The group of a seed that was emitted is refused, whether the seed was folded or not."""
+        if number < self.seeds:
+            self.apply(Topic.ROLLOUTS, CancelRow(self.offset, f"{number}", f"derived-{number}", 2, [0, 1], "refused"))
+
+    def others_draw(self, offset: int, node: int) -> None:
+        """A seed of another owner, of a record that may come later."""
+        names = {3: "go-on", 5: "go-on", 6: "judge"}
+        self._seed((offset, names[node], node), Draw(number=0, rollouts=1, seeds=1, group_events=1, settings="s"))
+
+    def emit(self) -> None:
+        """The first of the queue is emitted."""
+        if self.sampler.queue:
+            self.emitted.append(drawn := self.sampler.queue[0])
+            self.sampler.mark_emitted(drawn)
+
+    def read_back(self) -> None:
+        """What was emitted first is folded."""
+        if self.emitted:
+            drawn = self.emitted.pop(0)
+            self._seed(drawn.key, drawn.draw)
+            self.sampler.acknowledge(drawn.draw, self.fold.pool)
+
+    def _seed(self, key: CandidateKey, draw: Draw) -> None:
+        offset, name, node = key
+        number, self.seeds = self.seeds, self.seeds + 1
+        seed = Seed(
+            id=id_of("seed", number), kind=SeedKind.CONTINUE, group=f"derived-{number}", group_size=2, env="sums",
+            derivation=name, source=Source(rollout="r", attempt=1, handle=f"0/{offset}/9"), draw=draw,
+            anchor=Anchor(kind="x", node=node),
+        )  # fmt: skip
+        self.apply(Topic.SEEDS, SeedRow(number, seed.id, seed.group, seed))
+
+    def discard(self, rank: int) -> None:
+        """No seed can be made of one in the queue."""
+        if self.sampler.queue:
+            self.fold.pool.discard(self.sampler.queue[rank % len(self.sampler.queue)].candidate)
+            self.sampler.clear(self.fold.pool)
+
+    def sample(self) -> None:
+        """Draw, and compare with the plain rule."""
+        before = len(self.sampler.queue)
+        expected = self._expected()
+        self.sampler.sample(self.fold)
+        drawn = [(each.draw.number, each.key, each.earlier) for each in self.sampler.queue[before:]]
+        assert drawn == expected[: len(drawn)]
+        assert len(drawn) == len(expected) or len(self.sampler.queue) == 32 or self.sampler.dry_at == self.fold.changes
+
+    def _expected(self) -> list[tuple[int, CandidateKey, int]]:
+        """The plain rule: make the list anew before each draw."""
+        held = Counter(one.key for one in self.sampler.emitted.values())
+        held.update(one.key for one in self.sampler.queue)
+        number, found = max(self.fold.next_draw, self.sampler.next_number), list[tuple[int, CandidateKey, int]]()
+        while True:
+            live = by_plain_rule(self.fold, held)
+            if all(one.discarded for one in live):
+                return found
+            while (one := live[rank_of("draw", "0", 0, number) % len(live)]).discarded:
+                number += 1
+            found.append((number, one.key, one.draws + held[one.key]))
+            held[one.key] += 1
+            number += 1
+
+
+def by_plain_rule(fold: Fold, held: Counter[CandidateKey]) -> list[Candidate]:
+    """All that may be drawn, from the whole pool."""
+    plain: list[Candidate] = []
+    right: list[Candidate] = []
+    wrong: list[Candidate] = []
+    known = {each.name: each for each in fold.settings.derivations}
+    for source, one in fold.pool:
+        own, reward = known[one.derivation], source.reward
+        high = own.select.max_source_reward
+        in_band = high is None or (reward is not None and reward <= high)
+        if source.dead or one.refused or one.draws + held[one.key] >= own.max_draws or not in_band:
+            continue
+        if not isinstance(own.derive, Balanced):
+            plain.append(one)
+        elif reward is not None:
+            (right if own.derive.was_right(reward) else wrong).append(one)
+    return plain + [one for pair in zip(right, wrong, strict=False) for one in pair]
+
+
+def actions() -> st.SearchStrategy[list[Callable[[Schedule], None]]]:
+    slots, rewards = st.sampled_from(SLOTS), st.sampled_from([None, 0.0, 1.0])
+    numbers, offsets = st.integers(0, 9), st.integers(0, 20)
+
+    def calls(name: str, *arguments: st.SearchStrategy[object]) -> st.SearchStrategy[Callable[[Schedule], None]]:
+        return st.tuples(*arguments).map(lambda given: partial(_call, name, given))
+
+    some = [
+        calls("record", slots, rewards),
+        calls("annotate", slots, rewards),
+        calls("end", st.sampled_from("abcd"), offsets),
+        calls("refuse", numbers),
+        calls("others_draw", offsets, st.sampled_from([3, 5, 6])),
+        calls("emit"),
+        calls("read_back"),
+        calls("discard", numbers),
+        calls("sample"),
+    ]
+    return st.lists(
+        st.one_of(some[0], some[0], some[0], *some, some[-1], some[-1], some[5], some[6]), min_size=20, max_size=60
+    )
+
+
+def _call(name: str, given: Sequence[object], schedule: Schedule) -> None:
+    getattr(schedule, name)(*given)
+
+
+@settings(max_examples=400)
+@given(actions())
+def test_draws_are_those_of_the_plain_rule_whatever_happens_between_them(
+    todo: list[Callable[[Schedule], None]],
+) -> None:
+    schedule = Schedule()
+    for action in todo:
+        action(schedule)
+    schedule.sample()
+    held = Counter(one.key for one in [*schedule.sampler.emitted.values(), *schedule.sampler.queue])
+    assert [one.key for one in schedule.fold.pool.live] == [one.key for one in by_plain_rule(schedule.fold, held)]
+
+
+def judged(*rewards: float | None, ratio: float = 10.0) -> tuple[PartitionLog, Owner]:
+    """A log of groups of two, the first without a reward, the second with that one; and its owner, at rest."""
+    log = PartitionLog(settings_of(buffer={"ratio": ratio, "derivations": [JUDGED]}, trainer={"max_open": 400}))
+    for at, reward in enumerate(rewards):
+        log.append(rollout(f"{at}", reward=None), rollout(f"{at}", 1, reward=reward))
+    owner = Owner(log)
+    owner.settle()
+    return log, owner
+
+
+class TestBalance:
+    """As many right sources as wrong ones are judged, as a view (decisions/replay#82)."""
+
+    def test_as_many_right_as_wrong_ones_may_be_drawn_and_the_others_wait(self) -> None:
+        _, owner = judged(1.0, 1.0, 0.0, 1.0, None, 0.0, ratio=0.0)
+        pool = owner.shard.fold.pool
+        assert [one.offset for one in pool.live] == [1, 5, 3, 11], "right and wrong in turn, of either the first two"
+        assert pool.size == 12, "all are kept"
+
+    def test_one_side_alone_is_not_judged_and_says_so_until_the_other_comes(self) -> None:
+        log, owner = judged(1.0, 1.0)
+        assert log.seeds == []
+        assert owner.shard.fold.numbers()[f"skipped judge: {Skip.ONE_SIDED}"] == 2
+        log.append(annotated("1", 0, reward=0.0))
+        owner.settle()
+        assert f"skipped judge: {Skip.ONE_SIDED}" in told(log), "one right source is left"
+        assert 2 in {seed.source.where.offset for seed in log.seeds if seed.source}, "a late reward is a side too"
+        assert restored(log).numbers() == told(log)
