@@ -175,9 +175,9 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
         range(4),
         {1, 2},
         Policy(0, -1),
-        Policy("a", None),
+        Policy("a", None),  # type: ignore[arg-type]
         [(0, 1)] * 4,
-        [(0, True)] * 4,  # type: ignore[arg-type]
+        [(0, True)] * 4,
         [(0, 1, 2)] * 4,
         np.array(3),
         np.zeros((2, 2)),

@@ -132,7 +132,7 @@ def derived(name: str, derivation: str, reward: float | None = 1.0, **facts: Any
         "task": {"sum": "1+1?", "answer": "2"},
         "source": SOURCE.model_copy(update={"reward": reward}),
     }
-    said = given | {"kind": derivation, "derivation": derivation} | facts
+    said: dict[str, Any] = given | {"kind": derivation, "derivation": derivation} | facts
     return Seed(id=f"seed-{name}", group=name, group_size=1, env="sums", **said)
 
 

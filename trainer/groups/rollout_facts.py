@@ -112,9 +112,17 @@ def arrived(event: Event, body: Resolved | None = None) -> Arrived:
     body = body_of(event, body)
     rollout = read_rollout(event, body)
     digest = event.headers.digest or digest_of(body.value)
-    span = rollout.trajectory.policy_span or (None, None)
-    reward, status = rollout.trajectory.reward, rollout.status
-    record = Record(rollout.slot.attempt, status, event.handle, digest, event.timestamp, reward, *span)
+    oldest, _ = rollout.trajectory.policy_span or (None, None)
+    record = Record(
+        attempt=rollout.slot.attempt,
+        status=rollout.status,
+        handle=event.handle,
+        digest=digest,
+        timestamp=event.timestamp,
+        reward=rollout.trajectory.reward,
+        oldest_policy=oldest,
+        sampled=rollout.trajectory.response_tokens,
+    )
     return Arrived(rollout, record, Payload(rollout.slot, body))
 
 
