@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from rolloutlog.broker import EmbeddedKafka
+    from rolloutlog.consumers.replaying.replay_buffer import ReplayBuffer
     from rolloutlog.contract.policies import Policy
     from rolloutlog.contract.record.node import Node
     from rolloutlog.contract.record.rollout import Rollout
@@ -36,6 +37,7 @@ _HOME = {
     "Policy": "rolloutlog.contract.policies",
     "PolicyFollower": "rolloutlog.producers.policy_follower",
     "PolicyPublisher": "rolloutlog.producers.policy_publisher",
+    "ReplayBuffer": "rolloutlog.consumers.replaying.replay_buffer",
     "Rollout": "rolloutlog.contract.record.rollout",
     "RolloutProducer": "rolloutlog.producers.producer",
     "Settings": "rolloutlog.contract.settings",
@@ -54,6 +56,7 @@ __all__ = [
     "Policy",
     "PolicyFollower",
     "PolicyPublisher",
+    "ReplayBuffer",
     "Rollout",
     "RolloutProducer",
     "Settings",

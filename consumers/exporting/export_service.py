@@ -8,18 +8,18 @@ out: what a rollout is there (`standing`), and the command line.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from rolloutlog.consumers.exporting.layouts import LAYOUTS
+from rolloutlog.consumers.exporting.layouts import LAYOUTS, Layout
 from rolloutlog.consumers.exporting.standing_reader import PartitionReader
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.consumers.whole_folder import whole_folder
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.wire.rejection import HOSTILE, fault_of
+from rolloutlog.formats.writers.standing import StandingRollout
 from rolloutlog.kafka.blobs.blob_store import store_of
 from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.read.payloads import PayloadReader
@@ -57,44 +57,34 @@ class Exported:
 async def export_rollouts(settings: Settings, folder: Path, layout: Format) -> Exported:
     """Write what stands now into a new folder. Raises SettingsError where the folder is there, MissingExtra,
     RunMismatch, OpenTransaction, BlobUnavailable, BrokerUnreachable."""
-    unfinished = await asyncio.to_thread(_unfinished, folder)
-    connection = await connect(settings, Role.REPLAY)
-    run = await read_run(connection)
-    blobs = store_of(run.fit(settings))
     exported = Exported(layout, str(folder))
-    files = LAYOUTS[layout](unfinished)
-    try:
-        async with PayloadReader(connection) as payloads:
-            for partition in range(run.partitions):
-                reader = PartitionReader(connection, partition, run.partitions, blobs)
-                async for standing in reader.standing(payloads):
-                    try:
-                        files.add(standing)
-                    except HOSTILE as error:
-                        exported.refuse(standing.event, error)
-                        continue
-                    exported.rollouts += 1
-                    exported.trained += standing.is_trained
-    except BaseException:
-        files.close()
-        await asyncio.to_thread(shutil.rmtree, unfinished, ignore_errors=True)
-        raise
-    files.close()
-    await asyncio.to_thread(_finish, unfinished, folder, exported)
+    with whole_folder(folder) as unfinished:
+        connection = await connect(settings, Role.REPLAY)
+        run = await read_run(connection)
+        blobs = store_of(run.fit(settings))
+        files = LAYOUTS[layout](unfinished)
+        try:
+            async with PayloadReader(connection) as payloads:
+                for partition in range(run.partitions):
+                    reader = PartitionReader(connection, partition, run.partitions, blobs)
+                    async for standing in reader.standing(payloads):
+                        _add(files, standing, exported)
+        finally:
+            files.close()
+        await asyncio.to_thread(_measure, unfinished, exported)
     return exported
 
 
-def _unfinished(folder: Path) -> Path:
-    """Where files lie until all are there. Raises SettingsError."""
-    if folder.exists():
-        raise SettingsError(f"{folder} is there already", "name a folder that isn't")
-    unfinished = folder.with_name(f".{folder.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    return unfinished
+def _add(files: Layout, standing: StandingRollout, exported: Exported) -> None:
+    try:
+        files.add(standing)
+    except HOSTILE as error:
+        exported.refuse(standing.event, error)
+        return
+    exported.rollouts += 1
+    exported.trained += standing.is_trained
 
 
-def _finish(unfinished: Path, folder: Path, exported: Exported) -> None:
-    files = [path for path in unfinished.rglob("*") if path.is_file()]
+def _measure(folder: Path, exported: Exported) -> None:
+    files = [path for path in folder.rglob("*") if path.is_file()]
     exported.files, exported.bytes = len(files), sum(path.stat().st_size for path in files)
-    unfinished.rename(folder)

@@ -1,27 +1,36 @@
-"""`rolloutlog replay`: rollouts off the log and back into files that other tools read.
+"""`rolloutlog replay`: a frozen buffer, or rollouts off the log and back into files that other tools read.
 
-Guarantees: the folder appears complete or not at all. Leaves out: how a layout is written
-(`rolloutlog.consumers.exporting`).
+Guarantees: the folder appears complete or not at all; with `--verify` nothing is written, and it exits 0 where every
+seed is drawn again as it is, 1 where one is proven not to be, 4 where some can't be known any more. Leaves out: how a
+layout is written (`rolloutlog.consumers.exporting`), and what a buffer is (`rolloutlog.consumers.replaying`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.screen.output import line, note, print_json
+from rolloutlog.cli.screen.output import line, note, print_json, print_table
 from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
 
+if TYPE_CHECKING:
+    from rolloutlog.consumers.exporting.export_service import Format
+    from rolloutlog.consumers.replaying.horizons import Until
+    from rolloutlog.consumers.replaying.seed_check import SeedCheck
+
 
 class LayoutName(StrEnum):
-    """Episodes of verifiers 0.4.0, records of July 2026 with their index, one Parquet file."""
+    """A frozen buffer; episodes of verifiers 0.4.0, records of July 2026 with their index, one Parquet file."""
 
+    MANIFEST = "manifest"
     JSONL = "jsonl"
     RECORDS = "records"
     PARQUET = "parquet"
@@ -30,16 +39,55 @@ class LayoutName(StrEnum):
 @with_settings
 def replay(
     settings: Settings,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder.")] = None,
     layout: Annotated[
-        LayoutName, typer.Option("--format", help="Episodes (verifiers 0.4.0), July's records with index, or Parquet.")
-    ] = LayoutName.JSONL,
+        LayoutName | None,
+        typer.Option(
+            "--format",
+            help="A frozen buffer (manifest; default where it is cut), episodes (verifiers 0.4.0; default otherwise), "
+            "July's records with index, or Parquet.",
+        ),
+    ] = None,
+    to_offset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to-offset", metavar="PARTITION/OFFSET", help="Freeze up to this offset of rollouts; once a partition."
+        ),
+    ] = None,
+    to_time: Annotated[
+        str | None,
+        typer.Option("--to-time", metavar="TIME", help="Freeze up to this broker time (ISO 8601 with zone)."),
+    ] = None,
+    to_step: Annotated[
+        int | None, typer.Option("--to-step", min=0, help="Freeze up to what the trainer had drawn by this train step.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Write nothing: draw every derived seed of the run again, and compare.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the rollouts that stand, with what was said of them later, to files."""
+    """Freeze a replay buffer, write the rollouts that stand to files, or draw a run's seeds again."""
+    cut = to_offset is not None or to_time is not None or to_step is not None
+    if verify and (cut or out or layout):
+        raise typer.BadParameter("--verify looks at every seed of the run, and writes nothing")
+    if verify:
+        _verify(with_broker(settings), as_json)
+        return
+    if out is None:
+        raise typer.BadParameter("--out names the new folder")
+    layout = layout or (LayoutName.MANIFEST if cut else LayoutName.JSONL)
+    if layout is LayoutName.MANIFEST:
+        _freeze(settings, out, _until(to_offset, to_time, to_step), as_json)
+    elif cut:
+        raise typer.BadParameter(f"--format {layout} writes what stands now; only a manifest can be cut")
+    else:
+        _export(settings, out, layout.value, as_json)
+
+
+def _export(settings: Settings, out: Path, layout: Format, as_json: bool) -> None:
     from rolloutlog.consumers.exporting.export_service import export_rollouts
 
-    exported = asyncio.run(export_rollouts(with_broker(settings), out, layout.value))
+    exported = asyncio.run(export_rollouts(with_broker(settings), out, layout))
     if as_json:
         print_json(exported.as_dict())
     else:
@@ -49,6 +97,71 @@ def replay(
         )
         if exported.unwritten:
             note(f"{exported.unwritten} rollouts can't be written in this layout, such as:", *_lines(exported.why))
+
+
+def _freeze(settings: Settings, out: Path, until: Until, as_json: bool) -> None:
+    from rolloutlog.consumers.replaying.freezing import freeze
+
+    frozen = asyncio.run(freeze(with_broker(settings), out, until))
+    if as_json:
+        print_json(frozen.as_dict())
+    else:
+        line(f"{frozen.manifest}: {frozen.candidates} candidates")
+
+
+def _verify(settings: Settings, as_json: bool) -> None:
+    from rolloutlog.consumers.replaying.seed_check import check_seeds
+
+    found = asyncio.run(check_seeds(settings))
+    if as_json:
+        print_json(found.as_json())
+    else:
+        _print_check(found)
+    if found.ok is not True:
+        raise typer.Exit(1 if found.ok is False else 4)
+
+
+def _print_check(found: SeedCheck) -> None:
+    """How many seeds of each finding, those that differ, then the verdict."""
+    from rolloutlog.buffer.offline.redraw import FINDINGS
+
+    print_table(None, ("seeds", "number"), [(FINDINGS[each], number) for each, number in found.found.items()])
+    for each in found.told:
+        place = f"seeds/{each.partition}/{each.offset}"
+        line((each.finding, "red"), f" {place}: draw {each.number} says {each.said}, and is {each.drawn}")
+    if found.ok is None:
+        line(("undecided", "yellow"), ": some can't be drawn or rendered again, since what they came from was deleted")
+    elif found.ok:
+        line(("every seed holds", "green"), f": {found.found.total()} are drawn again as they are")
+    else:
+        line(("seeds differ", "red"))
+
+
+def _until(offsets: Sequence[str] | None, time: str | None, step: int | None) -> Until:
+    from rolloutlog.consumers.replaying.horizons import Until
+
+    return Until(None if offsets is None else _offsets(offsets), None if time is None else _time(time), step)
+
+
+def _offsets(texts: Sequence[str]) -> dict[int, int]:
+    from rolloutlog.contract.handles import Handle
+
+    found: dict[int, int] = {}
+    for text in texts:
+        try:
+            place = Handle.parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(f"{text!r} isn't PARTITION/OFFSET") from error
+        if found.setdefault(place.partition, place.offset) != place.offset:
+            raise typer.BadParameter(f"partition {place.partition} is cut in two places")
+    return found
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} isn't a time as ISO 8601 writes it") from error
 
 
 def _lines(why: list[str]) -> list[str]:

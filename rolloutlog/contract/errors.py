@@ -181,6 +181,12 @@ class SourceUnreadable(RolloutlogError):
     default_hint = "give a run folder, its `rollouts`, a step folder or a file"
 
 
+class ManifestInvalid(RolloutlogError):
+    """A manifest of a replay buffer, or its file of candidates, can't be read or isn't what was written."""
+
+    default_hint = "`rolloutlog replay --format manifest` writes one; keep its folder as it is"
+
+
 class NotFound(RolloutlogError):
     """The record, topic, group or blob that was asked for isn't there."""
 

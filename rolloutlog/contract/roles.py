@@ -32,7 +32,7 @@ USED_BY: dict[Role, tuple[str, ...]] = {
     Role.BUFFER: ("buffer run", "buffer reindex"),
     Role.TRAINER: ("train run", "GroupStream"),
     Role.PUBLISHERS: ("PolicyPublisher",),
-    Role.REPLAY: ("replay",),
+    Role.REPLAY: ("replay", "ReplayBuffer"),
     Role.AUDIT: ("audit",),
     Role.PEOPLE: ("status", "groups", "candidates", "seeds list", "show", "tail", "dead-letters list"),
 }

@@ -1,0 +1,73 @@
+"""Freezing a buffer: the candidates at a cut of the log, as a manifest and a file beside it (design/buffer#offline).
+
+Guarantees: what may be drawn at the cut, by partition and in the order in which a shard ranks it; the same cut under
+the same settings gives the same bytes; no payload is read that is indexed; the folder appears complete or not at all.
+Leaves out: reading it (`replay_buffer`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rolloutlog.buffer.offline.candidate_table import FrozenCandidate, live_candidates, table_of
+from rolloutlog.buffer.offline.cut import Cut
+from rolloutlog.buffer.offline.manifest import MANIFEST, CandidateFile, Manifest, offsets_of
+from rolloutlog.consumers.replaying.candidate_file import write_candidates
+from rolloutlog.consumers.replaying.horizons import Until, horizons
+from rolloutlog.consumers.replaying.past_index import shard_at
+from rolloutlog.consumers.whole_folder import whole_folder
+from rolloutlog.contract.roles import Role
+from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.blobs.blob_store import store_of
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.run_record import read_run
+
+
+@dataclass(slots=True, frozen=True)
+class Frozen:
+    """What was written: `sha256` is that of the candidates, `offsets` where each partition is cut."""
+
+    manifest: str
+    candidates: int
+    sha256: str
+    offsets: dict[str, list[int]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return asdict(self)
+
+
+async def freeze(settings: Settings, folder: Path, until: Until) -> Frozen:
+    """Write the buffer at `until` into a new folder. Raises SettingsError where the folder is there, NotFound where the
+    log doesn't reach so far, IndexMismatch, RunMismatch, BrokerUnreachable."""
+    with whole_folder(folder) as unfinished:
+        connection = await connect(settings, Role.REPLAY)
+        settings = (await read_run(connection)).fit(settings)
+        blobs = store_of(settings)
+        found: list[FrozenCandidate] = []
+        cuts: list[Cut] = []
+        for partition, horizon in enumerate(await horizons(connection, settings.topics.partitions, until)):
+            shard, cut = await shard_at(connection, settings, partition, horizon, blobs)
+            found += live_candidates(shard.fold)
+            cuts.append(cut)
+        candidates = await asyncio.to_thread(_write, unfinished, settings, found, cuts)
+    return Frozen(str(folder / MANIFEST), candidates.count, candidates.sha256, offsets_of(cuts))
+
+
+def _write(folder: Path, settings: Settings, found: list[FrozenCandidate], cuts: list[Cut]) -> CandidateFile:
+    derivations = [derivation.name for derivation in settings.buffer.derivations]
+    kinds = sorted({str(each.point.kind) for each in found})
+    manifest = Manifest(
+        namespace=settings.namespace,
+        offsets=offsets_of(cuts),
+        settings=settings.agreed(),
+        settings_digest=settings.digest,
+        derivations=derivations,
+        kinds=kinds,
+        candidates=write_candidates(folder, table_of(found, derivations, kinds)),
+    )
+    (folder / MANIFEST).write_bytes(manifest.encode())
+    return manifest.candidates
