@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
@@ -52,6 +56,19 @@ def test_all_seeds_of_a_run_hold(settings: Settings) -> None:
     check, seeds = asyncio.run(body())
     assert (check.ok, check.told, dict(check.found)) == (True, [], {Finding.EQUAL: seeds})
     assert seeds > 2
+    assert exit_code(settings) == 0
+
+
+def exit_code(settings: Settings) -> int:
+    """How `replay --verify` ends for a script."""
+    place = ["-n", settings.namespace, "-b", settings.bootstrap_servers or ""]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("rolloutlog"), "replay", "--verify", "--json", *place],
+        capture_output=True,
+        check=False,
+    )
+    assert orjson.loads(done.stdout or done.stderr)["seeds"] > 0
+    return done.returncode
 
 
 @pytest.mark.parametrize(
@@ -88,6 +105,7 @@ def test_a_seed_that_somebody_else_wrote_is_told_with_its_place(one: Settings, c
     check = asyncio.run(body())
     assert check.ok is False
     assert [(each.finding, each.seed, each.partition) for each in check.told] == [(finding, forged.id, 0)]
+    assert exit_code(one) == 1
     assert check.found[Finding.EQUAL] >= sum(seed.draw is not None for seed in log.seeds) > 1
 
 
@@ -98,6 +116,7 @@ def test_a_payload_that_was_deleted_leaves_it_undecided(one: Settings) -> None:
 
     check = asyncio.run(body())
     assert (check.ok, check.found.keys()) == (None, {Finding.EQUAL, Finding.GONE})
+    assert exit_code(one) == 4
 
 
 def test_rows_that_were_deleted_leave_it_undecided_below_the_first_shard_row_that_needs_none(one: Settings) -> None:

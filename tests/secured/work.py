@@ -10,15 +10,21 @@ import re
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.consumers.exporting.export_service import export_rollouts
 from rolloutlog.consumers.reindexing import reindex
+from rolloutlog.consumers.replaying.freezing import freeze
+from rolloutlog.consumers.replaying.horizons import Until
+from rolloutlog.consumers.replaying.replay_buffer import ReplayBuffer
+from rolloutlog.consumers.replaying.seed_check import check_seeds
 from rolloutlog.consumers.views.run_status import status
 from rolloutlog.consumers.views.seed_view import candidate_rows, seed_rows
 from rolloutlog.consumers.views.tailing import tail_events
+from rolloutlog.contract.errors import NotFound
 from rolloutlog.contract.events.seeds import Ask, Seed
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
@@ -199,10 +205,21 @@ async def train(settings: Settings, admin: Settings) -> None:
 
 
 async def export(settings: Settings, admin: Settings) -> None:
-    """Export."""
+    """Export, freeze a buffer and read it, draw its seeds again."""
     folder = Path(tempfile.mkdtemp())
     await export_rollouts(settings, folder / "out", "jsonl")
+    with suppress(NotFound):  # an imported run has trained nothing
+        await freeze(settings, folder / "step", Until(step=1))
+    frozen = await freeze(settings, folder / "frozen", Until())
+    await asyncio.to_thread(read_buffer, settings, frozen.manifest)
+    await check_seeds(settings)
     shutil.rmtree(folder)
+
+
+def read_buffer(settings: Settings, manifest: str) -> None:
+    """As a training script does."""
+    with ReplayBuffer.open(manifest, settings) as frozen:
+        assert [item.place for item in frozen] == [*range(len(frozen))]
 
 
 async def prove(settings: Settings, admin: Settings) -> None:
