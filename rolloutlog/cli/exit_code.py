@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from rolloutlog.cli.screen.output import note, print_error, print_error_json, print_problem
-from rolloutlog.cli.serving import INTERRUPTED
+from rolloutlog.cli.signal_codes import INTERRUPTED
 from rolloutlog.contract.errors import MissingExtra, PathUnusable, RolloutlogError
 
 MISUSED, INTERNAL, CLOSED_PIPE = 2, 70, 141

@@ -37,7 +37,8 @@ from rolloutlog.cli import (
 )
 from rolloutlog.cli.exit_code import CLOSED_PIPE, exit_code_of
 from rolloutlog.cli.screen.output import Logged, line
-from rolloutlog.cli.serving import TERMINATED, leave
+from rolloutlog.cli.serving import leave
+from rolloutlog.cli.signal_codes import TERMINATED
 
 SERVICES = {"buffer", "train", "worker", "--follow", "-f"}
 """Words of commands that SIGTERM ends well, with 0."""

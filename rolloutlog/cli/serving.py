@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
-from rolloutlog.cli.start import INTERRUPTED
+from rolloutlog.cli.signal_codes import INTERRUPTED, TERMINATED
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -33,7 +33,6 @@ END_S = 60.0
 LEAVE_S = 5.0
 THREADS = "service"
 """Names of threads of `asyncio.to_thread` begin so."""
-TERMINATED = 143
 SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 

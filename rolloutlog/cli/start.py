@@ -11,8 +11,7 @@ import os
 import signal
 from types import FrameType
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
+from rolloutlog.cli.signal_codes import INTERRUPTED
 
 
 def main() -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from rolloutlog.cli.exit_code import CLOSED_PIPE, INTERNAL
 from rolloutlog.cli.reference import markdown as md
-from rolloutlog.cli.serving import END_S, INTERRUPTED, TERMINATED
+from rolloutlog.cli.serving import END_S
+from rolloutlog.cli.signal_codes import INTERRUPTED, TERMINATED
 from rolloutlog.contract import errors
 from rolloutlog.contract.errors import MissingExtra, RolloutlogError
 
