@@ -1,7 +1,8 @@
 """What a message graph holds, read off its nodes: the main tree, its launch context, whole tool turns, restarts.
 
 Guarantees: pure functions on one checked trajectory; compaction and tool turns are found by structure, never by the
-text of a prompt (decisions/replay#54 to #68). Leaves out: which of it makes a seed (`derivations`).
+text of a prompt, unless the harness declared edges (decisions/replay#54 to #68). Leaves out: which of it makes a seed
+(`derivations`).
 """
 
 from __future__ import annotations
@@ -9,29 +10,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from rolloutlog.buffer.derivations.declared_forest import PROMPTING, DeclaredForest, main_root
 from rolloutlog.contract.record import graph
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import TOKENS, Trajectory
 
 CHARACTERS_PER_TOKEN = 4
 """Where no tokens were recorded (decisions/replay#62)."""
-COMPACTION_EDGE = "compaction"
 
 
 class Conversation:
     """A trajectory as the rules look at it; each view is worked out once."""
 
-    __slots__ = ("branches", "messages", "parents", "sampled", "trajectory")
+    __slots__ = ("branches", "declared", "messages", "parents", "sampled", "trajectory")
 
     def __init__(self, trajectory: Trajectory) -> None:
         self.trajectory = trajectory
         self.parents = trajectory.parents
         self.sampled = trajectory.sampled_nodes
         self.messages = trajectory.messages
+        self.declared = DeclaredForest.of(trajectory)
         root = main_root(trajectory)
-        self.branches = [path for path in trajectory.branches if path[0] == root]
-        """Root-to-leaf paths of the main agent's tree, in leaf order; other agents' roots are left out
-        (decisions/replay#63)."""
+        self.branches = (
+            [path for path in trajectory.branches if path[0] == root]
+            if self.declared is None
+            else self.declared.main_branches
+        )
+        """Root-to-leaf paths of the main agent's conversation, in leaf order: of its tree, and of roots that a declared
+        compaction leads to; other agents' are left out (decisions/replay#59 and #63)."""
 
     def role(self, node: int) -> str | None:
         """Role of a node's message; None for a node without one."""
@@ -74,57 +80,26 @@ class Conversation:
         return [_trimmed(cast("Message", self.messages[at])) for at in path]
 
 
-def main_agent(trajectory: Trajectory) -> dict[str, Any]:
-    """The first trainable agent of the record's table, else its first; empty without a table."""
-    agents = cast("list[dict[str, Any]]", trajectory.record.get("agents") or [{}])
-    return next((agent for agent in agents if agent.get("trainable")), agents[0])
-
-
-def main_root(trajectory: Trajectory) -> int:
-    """Root of the main agent's tree; node 0 where the record doesn't say."""
-    root = main_agent(trajectory).get("root")
-    return root if isinstance(root, int) and 0 <= root < len(trajectory.nodes) else 0
-
-
 def restarts(talk: Conversation) -> list[int]:
     """Nodes after which a compacted conversation went on, ascending (decisions/replay#57 and #59).
 
-    Declared `compaction` edges decide where the record has any. Else, by structure: a branch after the first that
-    leaves an earlier one before its own first sampled node, whose whole unsampled prefix is system and user turns,
-    and which isn't the launch context.
+    Declared `compaction` edges decide where the record has any, on any root of the main agent. Else, by structure: a
+    branch after the first that leaves an earlier one before its own first sampled node, whose whole unsampled prefix is
+    system and user turns, and which isn't the launch context.
     """
     branches = talk.branches
-    if declared := _declared(talk, branches):
-        return declared
+    if talk.declared is not None and (compacted := talk.declared.compactions) is not None:
+        return compacted
     launch, seen, found = talk.launch_context, set[int](), list[int]()
     for path in branches:
         first = talk.first_sampled(path)
         fork = next((position for position, node in enumerate(path) if node not in seen), None)
         if seen and first is not None and fork is not None and 1 <= fork < first:
             prefix = path[:first]
-            if prefix != launch and all(talk.role(node) in ("system", "user") for node in prefix):
+            if prefix != launch and all(talk.role(node) in PROMPTING for node in prefix):
                 found.append(prefix[-1])
         seen.update(path)
     return sorted(set(found))
-
-
-def _declared(talk: Conversation, branches: Sequence[Sequence[int]]) -> list[int]:
-    """Last node before the first one sampled after each declared compaction, on every branch through it."""
-    nodes = cast("list[dict[str, Any]]", talk.trajectory.record["nodes"])
-    edges = {
-        i for i, node in enumerate(nodes) if any(_is_compaction(edge) for edge in node.get("semantic_parents") or ())
-    }
-    found: set[int] = set()
-    for path in branches:
-        for start in (position for position, node in enumerate(path) if node in edges):
-            first = next((p for p in range(start, len(path)) if talk.sampled[path[p]]), None)
-            if first:
-                found.add(path[first - 1])
-    return sorted(found)
-
-
-def _is_compaction(edge: Any) -> bool:
-    return isinstance(edge, dict) and cast("dict[str, Any]", edge).get("type") == COMPACTION_EDGE
 
 
 def tool_results(talk: Conversation) -> list[int]:

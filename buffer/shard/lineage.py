@@ -12,7 +12,7 @@ from typing import Any, cast
 import orjson
 
 from rolloutlog.buffer.derivations.catalogue import derivation_of
-from rolloutlog.buffer.derivations.conversation import main_agent, main_root
+from rolloutlog.buffer.derivations.declared_forest import main_agent, main_root
 from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.shard.re_emission import MemberRetry

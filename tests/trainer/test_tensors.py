@@ -127,3 +127,33 @@ def test_without_payloads_there_is_nothing_to_pack() -> None:
     bare = replace(group, members=tuple(replace(m, rollout=None) for m in group.members))
     with pytest.raises(SettingsError, match="without payloads"):
         pack([bare])
+
+
+def test_an_attempt_at_a_compaction_that_nothing_accepts_is_in_no_sample() -> None:
+    """What both branches share trains in the one that went on (design/record#edges)."""
+    edges = [{"node": 1, "type": "compaction_attempt"}]
+
+    def turn(parent: int, tokens: list[int], **facts: Any) -> Node:
+        return Node(
+            parent=parent, sampled=True, token_ids=tokens, mask=[1] * len(tokens), logprobs=[-0.5] * len(tokens),
+            segments=[(0, 4, 0)], facts=facts,
+        )  # fmt: skip
+
+    nodes = [
+        Node(token_ids=[10, 11], mask=[0, 0]),
+        turn(0, [20, 21]),
+        turn(1, [30, 31, 32], semantic_parents=edges),
+        turn(1, [40]),
+    ]
+    slot = member(0, [1], [], []).slot
+    made = Rollout(slot, Trajectory.build(nodes, {"reward": 0.0}))
+    packed = pack([drawn_group(made, member(1, [1], [5, 5], [4, 4]))])
+    assert packed.samples[0].leaf == 3
+    assert packed.boundaries.tolist()[1] == 4
+    assert packed.labels.tolist()[:4] == [IGNORED, 20, 21, 40]
+
+    nodes[3].facts = {"semantic_parents": [{"node": 2, "type": "compaction"}]}
+    accepted = Rollout(slot, Trajectory.build(nodes, {"reward": 0.0}))
+    packed = pack([drawn_group(accepted, member(1, [1], [5, 5], [4, 4]))])
+    assert [sample.leaf for sample in packed.samples[:2]] == [2, 3]
+    assert packed.labels.tolist()[:6] == [IGNORED, 20, 21, 30, 31, 32]

@@ -17,6 +17,7 @@ import torch
 
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.record.declared_edges import kept_branches
 from rolloutlog.contract.record.trajectory import AGENT, TOKENS, Trajectory
 from rolloutlog.contract.wire.arrays import Array
 from rolloutlog.trainer.batches.advantages import group_advantages
@@ -148,7 +149,7 @@ def _branches(
     counts = trajectory.nodes[:, TOKENS].astype(np.int64)
     starts = np.cumsum(counts) - counts
     fresh = columns.trained.copy()
-    for path in trajectory.branches:
+    for path in kept_branches(trajectory):
         index = np.concatenate([np.arange(starts[node], starts[node] + counts[node], dtype=np.int64) for node in path])
         used = fresh[index[1:]]
         if used.any():

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from rolloutlog.contract.record.declared_edges import kept_nodes
 from rolloutlog.contract.record.segments import Runs
 from rolloutlog.contract.record.trajectory import AGENT, SAMPLED, Trajectory
 from rolloutlog.contract.vocabulary import Verdict
@@ -32,13 +33,14 @@ class Cause(StrEnum):
 
 
 def _may_train(trajectory: Trajectory) -> Bools | None:
-    """Response tokens that the producer lets train: by its loss mask, and of agents that are trained."""
-    trained = np.array([agent.trainable for agent in agents_of(trajectory)], np.bool_)
-    if trained.all():
+    """Response tokens that the producer lets train: by its loss mask, of agents that are trained, and on branches that
+    are kept (design/record#edges)."""
+    agents, nodes = np.array([agent.trainable for agent in agents_of(trajectory)], np.bool_), trajectory.nodes
+    kept = kept_nodes(trajectory)
+    if agents.all() and kept.all():
         return trajectory.loss_mask
-    nodes = trajectory.nodes
-    by_agent = np.repeat(trained[nodes[:, AGENT]], nodes[:, SAMPLED])
-    return by_agent if trajectory.loss_mask is None else by_agent & trajectory.loss_mask
+    by_node = np.repeat(agents[nodes[:, AGENT]] & kept, nodes[:, SAMPLED])
+    return by_node if trajectory.loss_mask is None else by_node & trajectory.loss_mask
 
 
 @dataclass(slots=True, frozen=True)
