@@ -52,7 +52,7 @@ class FrozenCandidate:
 
 
 def live_candidates(fold: Fold) -> list[FrozenCandidate]:
-    """What may be drawn at a fold, in the order (offset, node)."""
+    """What may be drawn at a fold, by rank."""
     return [
         FrozenCandidate(
             source.row.handle(fold.partition),
@@ -62,7 +62,8 @@ def live_candidates(fold: Fold) -> list[FrozenCandidate]:
             candidate.draws,
             source.reward,
         )
-        for source, candidate in fold.live({})
+        for candidate in fold.pool.live
+        for source in (fold.pool.sources[candidate.offset],)
     ]
 
 

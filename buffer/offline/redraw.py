@@ -7,8 +7,9 @@ no shard has folded yet, and comparing what was rendered, for which the payload 
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,8 +18,9 @@ from rolloutlog.buffer.index.rows import Row, SeedRow
 from rolloutlog.buffer.offline.cut import Coverage, Cut
 from rolloutlog.buffer.offline.past_fold import PastFold
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw
+from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
 from rolloutlog.buffer.sources.draws import pick
-from rolloutlog.buffer.sources.screening import CandidateKey
+from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.contract.events.seeds import Draw, Seed
 from rolloutlog.contract.settings import Settings
 
@@ -112,23 +114,40 @@ class Redraw:
         self.past.advance(cut)
         if not self.coverage.covers(cut):
             return Redrawn(row, None, Finding.CUT)
-        drawn = self._drawn(draw, in_flight)
+        with self._held(in_flight):
+            drawn = self._drawn(draw)
         is_same = drawn is not None and drawn.key == said and drawn.candidate.point.kind == _kind(row.seed)
         return Redrawn(row, drawn, Finding.EQUAL if is_same else Finding.CANDIDATE)
 
-    def _in_flight(self, draw: Draw) -> Counter[CandidateKey]:
+    def _in_flight(self, draw: Draw) -> list[CandidateKey]:
         """Draws before this one whose seeds weren't read back when it was made."""
         self.under_way = [each for each in self.under_way if each[0].offset >= draw.seeds]
-        return Counter(key for _, earlier, key in self.under_way if earlier.number < draw.number)
+        return [key for _, earlier, key in self.under_way if earlier.number < draw.number]
 
-    def _drawn(self, draw: Draw, in_flight: Counter[CandidateKey]) -> CandidateDraw | None:
+    @contextmanager
+    def _held(self, in_flight: Iterable[CandidateKey]) -> Generator[None]:
+        """Meanwhile these draws are under way."""
+        pool = self.past.fold.pool
+        held = [candidate for key in in_flight if (candidate := _find(pool, key)) is not None]
+        for candidate in held:
+            pool.hold(candidate)
+        yield
+        for candidate in held:
+            pool.release(candidate)
+
+    def _drawn(self, draw: Draw) -> CandidateDraw | None:
         """Copies, since the fold goes on."""
-        live = self.past.fold.live(in_flight)
-        if not live:
+        pool = self.past.fold.pool
+        if not len(pool.live):
             return None
-        source, candidate = pick(live, self.settings.buffer.salt, self.partition, draw.number)
-        drawn = CandidateDraw(draw, copy(source), copy(candidate), candidate.draws)
-        return CandidateDraw(draw, drawn.source, drawn.candidate, candidate.draws + in_flight[drawn.key])
+        candidate = pick(pool.live, self.settings.buffer.salt, self.partition, draw.number)
+        earlier = candidate.draws + candidate.in_flight
+        return CandidateDraw(draw, copy(pool.sources[candidate.offset]), copy(candidate), earlier)
+
+
+def _find(pool: Pool, key: CandidateKey) -> Candidate | None:
+    source = pool.sources.get(key[0])
+    return None if source is None else next((each for each in source.candidates if each.key == key), None)
 
 
 def key_of_seed(seed: Seed) -> CandidateKey | None:

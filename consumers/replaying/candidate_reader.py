@@ -111,7 +111,7 @@ class CandidateReader:
 
     def _seed(self, candidate: FrozenCandidate, row: RolloutRow, rollout: Rollout) -> Seed | Void:
         source = SourceRecord(row, [], candidate.reward)
-        place = Candidate(candidate.derivation, candidate.point, candidate.draws)
+        place = Candidate(row.offset, candidate.derivation, candidate.point, candidate.draws)
         cut = self._manifest.cut(candidate.handle.partition)
         draw = Draw(number=0, **cut._asdict(), settings=self._manifest.settings_digest)
         seed = rendered(source, place, rollout.trajectory, draw, self._agreed, candidate.handle.partition)

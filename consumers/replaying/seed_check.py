@@ -20,8 +20,7 @@ from rolloutlog.buffer.offline.manifest import settings_of_text
 from rolloutlog.buffer.offline.redraw import UNDECIDED, Finding, Redraw, Redrawn, key_of_seed
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw
 from rolloutlog.buffer.shard.rendering import rendered
-from rolloutlog.buffer.sources.candidates import Candidate
-from rolloutlog.buffer.sources.screening import CandidateKey
+from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
 from rolloutlog.consumers.replaying.past_index import all_rows, first_row, index_of
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.events.body import body_of
@@ -141,7 +140,8 @@ class _Comparing:
             value = body_of(said, await resolve_body(said, self.blobs)).value
         except Rejected:
             return Finding.GONE  # a claimed body that isn't there; records themselves were judged when they were folded
-        candidate = Candidate(drawn.candidate.derivation, drawn.candidate.point, drawn.earlier)
+        known = drawn.candidate
+        candidate = Candidate(known.offset, known.derivation, known.point, drawn.earlier)
         seed = rendered(drawn.source, candidate, trajectory, drawn.draw, self.settings, self.partition)
         if not isinstance(seed, Seed):
             return Finding.RENDERED

@@ -107,7 +107,7 @@ def test_frozen_candidates_are_those_that_may_be_drawn_in_the_order_in_which_dra
     owner = Owner(log)
     owner.settle()
     found = live_candidates(owner.shard.fold)
-    live = [(source.row.offset, candidate.point) for source, candidate in owner.shard.fold.live({})]
+    live = [(candidate.offset, candidate.point) for candidate in owner.shard.fold.pool.live]
     assert [(each.handle.offset, each.point) for each in found] == live
     assert len(found) == 4 - len(log.seeds), "what was drawn is drawn no more"
     assert [each.digest.hex() for each in found] == [

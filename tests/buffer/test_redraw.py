@@ -76,7 +76,8 @@ def test_every_seed_is_drawn_again_to_the_byte(random: Random, steps: int) -> No
     for each in found:
         assert (each.finding, each.drawn is None) == (Finding.EQUAL, False)
         assert each.drawn
-        candidate = Candidate(each.drawn.candidate.derivation, each.drawn.candidate.point, each.drawn.earlier)
+        known = each.drawn.candidate
+        candidate = Candidate(known.offset, known.derivation, known.point, each.drawn.earlier)
         trajectory = log.trajectory(each.drawn.source.row.handle(0))
         seed = rendered(each.drawn.source, candidate, trajectory, each.drawn.draw, log.settings, 0)
         assert isinstance(seed, Seed)
