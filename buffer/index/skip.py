@@ -20,6 +20,7 @@ class Skip(StrEnum):
     NO_MESSAGES = "no-messages"
     CONTAINER = "container"
     REPLAYED = "replayed"
+    TOO_DEEP = "too-deep"
     FOREIGN = "foreign"
     NO_SEED = "no-seed"
     OVERLONG = "overlong"
@@ -33,7 +34,7 @@ class Skip(StrEnum):
 
 
 SKIPS: Mapping[Skip, str] = {
-    Skip.EVAL: "an eval rollout, which seeds nothing",
+    Skip.EVAL: "an eval rollout; `select.eval` takes it",
     Skip.UNFINISHED: "it was aborted or failed",
     Skip.EMPTY: "it has no nodes",
     Skip.ERRORED: "it says that errors happened",
@@ -41,6 +42,7 @@ SKIPS: Mapping[Skip, str] = {
     Skip.NO_MESSAGES: "nodes without messages: nobody can render a prompt of them",
     Skip.CONTAINER: "its task ran in a container image, whose state is gone; `select.allow_container` takes it",
     Skip.REPLAYED: "itself derived, and `select.source_envs` doesn't name its derivation",
+    Skip.TOO_DEEP: "a seed of it would have more derivations behind it than `select.max_depth`",
     Skip.FOREIGN: "`select.source_envs` doesn't name its environment",
     Skip.NO_SEED: "no place in it is such an anchor: a restart after a compaction, a tool's answer, and so on",
     Skip.OVERLONG: "every anchor lies above `select.max_seed_tokens`",

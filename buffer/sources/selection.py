@@ -22,7 +22,6 @@ def unfit(rollout: Rollout) -> Skip | None:
     """Why a rollout can never be a source, whatever the settings; None if it can (decisions/replay#21)."""
     trajectory = rollout.trajectory
     checks = (
-        (rollout.slot.kind is RunKind.EVAL, Skip.EVAL),
         (not len(trajectory.nodes), Skip.EMPTY),
         (bool(trajectory.record.get("errors")), Skip.ERRORED),
         (rollout.status is not Status.COMPLETED, Skip.UNFINISHED),
@@ -48,6 +47,8 @@ def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | No
     `seq_len` bounds a whole sequence, so a seed that leaves no token to sample is too long (decisions/replay#19).
     """
     select, derive = settings.select, derivation_of(settings.derive)
+    if row.kind is RunKind.EVAL and not select.eval:
+        return Skip.EVAL
     if row.unfit:
         return Skip(row.unfit)
     if not row.env:
@@ -56,6 +57,8 @@ def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | No
         return Skip.CONTAINER
     if (skip := _environment(row, select)) is not None:
         return skip
+    if row.depth >= select.max_depth:
+        return Skip.TOO_DEEP
     if derive.type in row.faulty:
         return Skip.REJECTED
     points = [point for point in row.anchors if derive.takes(point)]

@@ -80,6 +80,10 @@ class Selection(Section):
     """Candidates whose prompt has more tokens are skipped; unset: any length."""
     allow_container: bool = False
     """Also sources whose task ran in a container image."""
+    eval: bool = False
+    """Also recorded evals: what is derived of them trains, they themselves never do."""
+    max_depth: int = Field(default=2, ge=1, le=MOST)
+    """Derivations between a seed and its original task, at most, so that chains end: 1 is no chain, 2 one of two."""
 
     @model_validator(mode="after")
     def _band(self) -> Selection:

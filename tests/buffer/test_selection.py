@@ -16,9 +16,9 @@ from rolloutlog.buffer.sources.screening import candidates_of
 from rolloutlog.buffer.sources.selection import anchors_for, in_band
 from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.settings import BufferSettings, DerivationSettings, Selection
-from rolloutlog.contract.vocabulary import AnchorKind, Status
+from rolloutlog.contract.vocabulary import AnchorKind, RunKind, Status
 from tests.buffer.events_by_hand import rollout, tool_turns
-from tests.buffer.partition_log import PartitionLog, settings_of
+from tests.buffer.partition_log import Owner, PartitionLog, settings_of
 from tests.buffer.recorded import say
 
 
@@ -57,6 +57,25 @@ for node in UNSAMPLED:
 def test_what_can_never_be_a_source(facts: dict[str, Any], skip: Skip) -> None:
     """decisions/replay#21 and #22: errored records seed nothing."""
     assert anchors_for(row(**facts), settings()) is skip
+
+
+@pytest.mark.parametrize("facts", [{}, {"status": Status.ABORTED}, {"record": {"errors": [{}]}}])
+def test_evals_are_sources_where_they_are_asked_for(facts: dict[str, Any]) -> None:
+    """And as any other where they are fit."""
+    found = anchors_for(row(kind="eval", **facts), settings(eval=True))
+    assert found == anchors_for(row(**facts), settings())
+    assert isinstance(found, list) is not bool(facts)
+
+
+@pytest.mark.parametrize(
+    ("depth", "max_depth", "fits"), [(1, None, True), (2, None, False), (2, 3, True), (1, 1, False)]
+)
+def test_a_chain_ends(depth: int, max_depth: int | None, fits: bool) -> None:
+    """By default at a derivation of what was derived (decisions/replay#7)."""
+    select = {"source_envs": ["sums/continue"]} | ({} if max_depth is None else {"max_depth": max_depth})
+    found = anchors_for(row(derivation="continue", depth=depth), settings(**select))
+    assert isinstance(found, list) if fits else found is Skip.TOO_DEEP
+    assert isinstance(anchors_for(row(), settings(max_depth=1)), list), "what nothing lies behind"
 
 
 @pytest.mark.parametrize("task", [{"image": "x"}, {"type": "T", "data": {"image": "x"}}])
@@ -162,3 +181,17 @@ def test_a_source_whose_reward_lies_outside_of_the_band_is_counted_and_keeps_its
     assert skips == {("wrong", Skip.SOURCE_REWARD): 1}
     assert len(candidates_of(row(reward=0.5), buffer, skips)) == 1
     assert skips.total() == 1
+
+
+def test_what_is_derived_of_an_eval_trains() -> None:
+    given = [{"name": "again", "derive": {"type": "recheck"}, "select": {"eval": True}}]
+    log = PartitionLog(settings_of(buffer={"derivations": given}))
+    log.append(*(rollout("e", member, kind="eval") for member in range(2)))
+    log.append(*(rollout(name, member) for name in "ab" for member in range(2)))
+    owner = Owner(log)
+    owner.settle()
+    evals = [source.row.offset for source, _ in owner.shard.fold.pool if source.row.kind is RunKind.EVAL]
+    assert evals == [0, 1]
+    drawn = {seed.source.where.offset: seed.run_kind for seed in log.seeds if seed.source}
+    assert drawn.keys() & {0, 1}
+    assert set(drawn.values()) == {RunKind.TRAIN}
