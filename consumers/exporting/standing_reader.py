@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rolloutlog.buffer.offline.cut import Cut
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import GroupFinal, read_group_event
 from rolloutlog.contract.events.rollouts import read_annotation
@@ -42,12 +43,13 @@ class _Place:
 
 @dataclass(slots=True)
 class PartitionReader:
-    """Reads what stands on one partition."""
+    """Reads what stands on one partition below a cut; None: now."""
 
     connection: Connection
     partition: int
     partitions: int
     blobs: BlobStore | None
+    cut: Cut | None = None
     _places: dict[Member, _Place] = field(default_factory=dict[Member, _Place])
     _notes: dict[tuple[str, int, int], list[Handle]] = field(default_factory=dict[tuple[str, int, int], list[Handle]])
     _trained: dict[Member, int] = field(default_factory=dict[Member, int])
@@ -58,7 +60,7 @@ class PartitionReader:
         await self._index()
         self._ordered = _ordered(self._places)
         wanted = {place.offset: (member, place) for member, place in self._places.items()}
-        async for events in read_to_end(self.connection, Topic.ROLLOUTS, self.partition):
+        async for events in self._events(Topic.ROLLOUTS):
             for event in events:
                 if (found := wanted.get(event.offset)) is not None:
                     member, place = found
@@ -68,8 +70,12 @@ class PartitionReader:
                         continue  # its claimed body went since the first reading
                     yield standing
 
+    def _events(self, topic: Topic) -> AsyncIterator[list[Event]]:
+        end = None if self.cut is None else self.cut.on(topic)
+        return read_to_end(self.connection, topic, self.partition, end=end)
+
     async def _index(self) -> None:
-        async for events in read_to_end(self.connection, Topic.ROLLOUTS, self.partition):
+        async for events in self._events(Topic.ROLLOUTS):
             for event in events:
                 try:
                     kind = read_headers(event, self.partitions)
@@ -82,7 +88,7 @@ class PartitionReader:
                         self._notes.setdefault(key, []).append(event.handle)
                 except Rejected:
                     continue  # it is among the dead letters
-        async for events in read_to_end(self.connection, Topic.GROUP_EVENTS, self.partition):
+        async for events in self._events(Topic.GROUP_EVENTS):
             for event in events:
                 self._fold_final(event)
 

@@ -51,15 +51,15 @@ def replay(
     to_offset: Annotated[
         list[str] | None,
         typer.Option(
-            "--to-offset", metavar="PARTITION/OFFSET", help="Freeze up to this offset of rollouts; once a partition."
+            "--to-offset", metavar="PARTITION/OFFSET", help="Up to this offset of rollouts; once a partition."
         ),
     ] = None,
     to_time: Annotated[
         str | None,
-        typer.Option("--to-time", metavar="TIME", help="Freeze up to this broker time (ISO 8601 with zone)."),
+        typer.Option("--to-time", metavar="TIME", help="Up to this broker time (ISO 8601 with zone)."),
     ] = None,
     to_step: Annotated[
-        int | None, typer.Option("--to-step", min=0, help="Freeze up to what the trainer had drawn by this train step.")
+        int | None, typer.Option("--to-step", min=0, help="Up to what the trainer had drawn by this train step.")
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Write nothing: draw every derived seed of the run again, and compare.")
@@ -76,18 +76,17 @@ def replay(
     if out is None:
         raise typer.BadParameter("--out names the new folder")
     layout = layout or (LayoutName.MANIFEST if cut else LayoutName.JSONL)
+    until = _until(to_offset, to_time, to_step)
     if layout is LayoutName.MANIFEST:
-        _freeze(settings, out, _until(to_offset, to_time, to_step), as_json)
-    elif cut:
-        raise typer.BadParameter(f"--format {layout} writes what stands now; only a manifest can be cut")
+        _freeze(settings, out, until, as_json)
     else:
-        _export(settings, out, layout.value, as_json)
+        _export(settings, out, layout.value, until, as_json)
 
 
-def _export(settings: Settings, out: Path, layout: Format, as_json: bool) -> None:
+def _export(settings: Settings, out: Path, layout: Format, until: Until, as_json: bool) -> None:
     from rolloutlog.consumers.exporting.export_service import export_rollouts
 
-    exported = asyncio.run(export_rollouts(with_broker(settings), out, layout))
+    exported = asyncio.run(export_rollouts(with_broker(settings), out, layout, until))
     if as_json:
         print_json(exported.as_dict())
     else:

@@ -29,7 +29,8 @@ RUN = settings_of(
                 "derive": {"type": "continue", "anchor": "tool-call", "max_anchors": None},
                 "select": {"max_source_reward": 0.9},
                 "max_draws": 2,
-            }
+            },
+            {"name": "judge", "derive": {"type": "judge"}},
         ],
     }
 )
@@ -68,7 +69,7 @@ def redrawn(log: PartitionLog, rows: list[Row], batch: int = 3) -> list[Redrawn]
 
 @given(st.randoms(use_true_random=False), st.integers(1, 30))
 def test_every_seed_is_drawn_again_to_the_byte(random: Random, steps: int) -> None:
-    """Over late rewards, draws in flight and new owners; each is looked at once."""
+    """Over late rewards, draws in flight, new owners and a balanced derivation; each is looked at once."""
     log = played(random, steps)
     found = redrawn(log, log.rows)
     assert [each.row.seed.id for each in found] == [seed.id for seed in log.seeds if seed.draw and not seed.asks]

@@ -49,7 +49,6 @@ def test_good_use_exits_0(tmp_path: Path) -> None:
         (["import", "nothing-here", "--dry-run"], 2),
         (["replay"], 2),
         (["replay", "--verify", "--out", "x"], 2),
-        (["replay", "--to-step", "1", "--format", "jsonl", "--out", "x"], 2),
         (["replay", "--to-offset", "0/1", "--to-offset", "0/2", "--out", "x"], 2),
         (["replay", "--to-offset", "1", "--out", "x"], 2),
         (["replay", "--to-time", "yesterday", "--out", "x"], 2),

@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from rolloutlog.consumers.exporting.export_service import Exported, Format, export_rollouts
+from rolloutlog.consumers.replaying.horizons import Until
 from rolloutlog.contract.errors import RunMismatch, SettingsError
 from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.record.provenance import STATUS_OF
@@ -20,6 +21,7 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.ends import ends
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.producers.importing.demo_records import demo_run
 from rolloutlog.producers.producer import RolloutProducer
@@ -230,3 +232,27 @@ def settings_without_run(kafka_broker: Any) -> Settings:
 
     asyncio.run(body())
     return settings
+
+
+def test_an_export_can_be_cut_and_is_then_what_stood_below(filled: Fill, tmp_path: Path) -> None:
+    """At the log's end it is what stands now; below, no later record, note or end counts."""
+    settings = filled(demo_run())
+
+    def cut(name: str, offsets: list[int]) -> Exported:
+        until = Until(offsets=dict(enumerate(offsets)))
+        return asyncio.run(export_rollouts(settings, tmp_path / name, "records", until))
+
+    async def stable() -> list[int]:
+        found = await ends(await connect(settings), [Topic.ROLLOUTS])
+        return [found[Topic.ROLLOUTS, number].stable for number in range(3)]
+
+    last = asyncio.run(stable())
+    now = export(settings, tmp_path / "now", "records")
+    assert cut("last", last).rollouts == now.rollouts > 0
+    files = {path.relative_to(tmp_path / "now"): path.read_bytes() for path in (tmp_path / "now").rglob("*.jsonl")}
+    assert files == {
+        path.relative_to(tmp_path / "last"): path.read_bytes() for path in (tmp_path / "last").rglob("*.jsonl")
+    }
+    one_each = [cut(f"part{number}", [last[n] if n == number else 0 for n in range(3)]).rollouts for number in range(3)]
+    assert sum(one_each) == now.rollouts
+    assert cut("none", [0, 0, 0]).rollouts == 0
