@@ -29,8 +29,10 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
 
     `rejected` marks a bad record that only resolved its slot, which has no digest; `late` one whose group had ended
     when it was folded. `source` is the id that an imported rollout had in its own run. `packed` holds the `anchors`:
-    all places, of every kind, at which it could be resumed; `faulty` are types of derivations that failed on it. `step`
-    is the train step in whose window it was made, as far as it is known.
+    all places, of every kind, at which it could be resumed; `snapshots` are those nodes of them of which the state was
+    kept, None where that of no node was; `faulty` are types of derivations that failed on it. `step` is the train step
+    in whose window it was made, as far as it is known. `replay_env`: `env` is the name of the replay environment that
+    derived it, as its own run recorded it.
     """
 
     TYPE: ClassVar[EventType] = EventType.ROLLOUT_INDEXED
@@ -66,6 +68,8 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
     step: Number | None = None
     branches: Number = 0
     faulty: tuple[str, ...] = ()
+    snapshots: tuple[Number, ...] | None = None
+    replay_env: bool = False
 
     @property
     def key(self) -> str:

@@ -22,15 +22,15 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.headers import MAX_TEXT
 from rolloutlog.contract.wire.rejection import problem_of
 
-CODE = b"\x12"
-"""First byte of every row. Rows of before began with another one, up to 17, or with `[`."""
+CODE = b"\x13"
+"""First byte of every row. Rows of before began with another one, up to 18, or with `[`."""
 CONTENT_TYPE = "application/vnd.rolloutlog.row"
 
 
 def _plain_seed(value: Any) -> Any:
     """What the fold needs of a seed."""
     if isinstance(value, Seed):
-        return value.model_dump(mode="json", exclude={"task", "messages"}, exclude_none=True)
+        return value.model_dump(mode="json", exclude={"task", "messages", "snapshot"}, exclude_none=True)
     raise NotImplementedError(f"{type(value)} is no part of a row")
 
 

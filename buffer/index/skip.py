@@ -23,6 +23,7 @@ class Skip(StrEnum):
     TOO_DEEP = "too-deep"
     FOREIGN = "foreign"
     NO_SEED = "no-seed"
+    NO_SNAPSHOT = "no-snapshot"
     OVERLONG = "overlong"
     SOURCE_REWARD = "source-reward"
     REFUSED = "refused"
@@ -45,6 +46,7 @@ SKIPS: Mapping[Skip, str] = {
     Skip.TOO_DEEP: "a seed of it would have more derivations behind it than `select.max_depth`",
     Skip.FOREIGN: "`select.source_envs` doesn't name its environment",
     Skip.NO_SEED: "no place in it is such an anchor: a restart after a compaction, a tool's answer, and so on",
+    Skip.NO_SNAPSHOT: "the state was kept at some of its nodes, and at none of these anchors",
     Skip.OVERLONG: "every anchor lies above `select.max_seed_tokens`",
     Skip.SOURCE_REWARD: "its reward lies outside of the band of `select`; a later one may lie in it",
     Skip.REFUSED: "the environment couldn't stand at its anchor; the candidate is drawn no more",

@@ -9,7 +9,7 @@ shard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rolloutlog.buffer.derivations.catalogue import OWN
 from rolloutlog.buffer.derivations.protocol import Derivation
@@ -143,8 +143,17 @@ def _rollout(event: Event, body: Resolved | None, types: Iterable[type[Derivatio
         step=event.headers.step if event.headers.step is not None else slot.dispatch_step,
         branches=len(trajectory.branches),
         faulty=tuple(sorted(filter(None, fit.faults))),
+        snapshots=fit.snapshots,
+        replay_env=_names_replay_env(slot, trajectory.record),
     )
     return Found(row, fit.faults)
+
+
+def _names_replay_env(slot: Slot, record: Mapping[str, Any]) -> bool:
+    """True for what another tool's replay environment derived: its own name is all that was recorded. What was derived
+    here has the innermost environment's, on whatever log it is (decisions/replay#7 and #88)."""
+    is_ours = "source_reward" in record and "replay_task" not in record
+    return slot.derivation is not None and slot.origin_seed is None and not is_ours
 
 
 def _short(text: str | None) -> str | None:
@@ -182,7 +191,7 @@ def _cancel(event: Event) -> CancelRow:
 
 def _seed(event: Event, body: Resolved | None) -> SeedRow:
     seed = read_seed(event, body)
-    bare = seed.model_copy(update={"task": None, "messages": None})
+    bare = seed.model_copy(update={"task": None, "messages": None, "snapshot": None})
     return SeedRow(event.offset, id_of(seed.group, seed.id), seed.group, bare)
 
 

@@ -13,6 +13,7 @@ import orjson
 
 from rolloutlog.buffer.derivations.catalogue import derivation_of
 from rolloutlog.buffer.derivations.declared_forest import main_agent, main_root
+from rolloutlog.buffer.derivations.snapshots import snapshots_of
 from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.shard.re_emission import MemberRetry
@@ -60,6 +61,7 @@ def derived_seed(
         tokens=tokens,
         budget=_room(tokens, settings, buffer),
         draw=draw,
+        snapshot=snapshots_of(trajectory).get(point.node) if derivation.needs_environment else None,
     )
 
 

@@ -16,6 +16,7 @@ import orjson
 from rolloutlog.buffer.derivations.catalogue import OWN
 from rolloutlog.buffer.derivations.chat_shape import check_chat
 from rolloutlog.buffer.derivations.protocol import AnchorPoint, Derivation, type_name
+from rolloutlog.buffer.derivations.snapshots import snapshots_of
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.selection import needs_container, unfit
@@ -32,11 +33,13 @@ ALL = ""
 @dataclass(slots=True, frozen=True)
 class Eligibility:
     """`unfit` says why it is no source, whatever the settings; `faults` what made each derivation fail on it, by its
-    type; `packed` are the anchors as they lie in its row."""
+    type; `packed` are the anchors as they lie in its row, `snapshots` their nodes of which the state was kept, None
+    where that of no node was."""
 
     unfit: Skip | None = None
     container: bool = False
     packed: bytes = b""
+    snapshots: tuple[int, ...] | None = None
     faults: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -54,10 +57,12 @@ def _judged(rollout: Rollout, types: Iterable[type[Derivation]]) -> Eligibility:
     if (skip := unfit(rollout)) is not None:
         return Eligibility(skip, container)
     check_chat(trajectory)
+    refs = snapshots_of(trajectory)
     anchors, faults = _anchors(trajectory, types)
     if anchors:
         _check_writable(trajectory)
-    return Eligibility(None, container, pack(anchors), faults)
+    kept = tuple(sorted({anchor.node for anchor in anchors} & refs.keys())) if refs else None
+    return Eligibility(None, container, pack(anchors), kept, faults)
 
 
 def _anchors(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from rolloutlog.buffer.derivations.catalogue import derivation_of
-from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.derivations.protocol import AnchorPoint, Derivation
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.contract.record.rollout import Rollout
@@ -47,6 +47,19 @@ def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | No
     `seq_len` bounds a whole sequence, so a seed that leaves no token to sample is too long (decisions/replay#19).
     """
     select, derive = settings.select, derivation_of(settings.derive)
+    if (skip := _skip_of(row, select, derive)) is not None:
+        return skip
+    if not (points := [point for point in row.anchors if derive.takes(point)]):
+        return Skip.NO_SEED
+    if not (points := [point for point in points if _can_stand(row, derive, point)]):
+        return Skip.NO_SNAPSHOT
+    room = None if seq_len is None else seq_len - (settings.budget or 1)
+    limits = [limit for limit in (select.max_seed_tokens, room) if limit is not None]
+    return [point for point in points if derive.tokens(point) <= min(limits, default=MOST)] or Skip.OVERLONG
+
+
+def _skip_of(row: RolloutRow, select: Selection, derive: Derivation) -> Skip | None:
+    """Why a record is no source of that derivation, wherever in it."""
     if row.kind is RunKind.EVAL and not select.eval:
         return Skip.EVAL
     if row.unfit:
@@ -59,23 +72,21 @@ def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | No
         return skip
     if row.depth >= select.max_depth:
         return Skip.TOO_DEEP
-    if derive.type in row.faulty:
-        return Skip.REJECTED
-    points = [point for point in row.anchors if derive.takes(point)]
-    if not points:
-        return Skip.NO_SEED
-    room = None if seq_len is None else seq_len - (settings.budget or 1)
-    limits = [limit for limit in (select.max_seed_tokens, room) if limit is not None]
-    return [point for point in points if derive.tokens(point) <= min(limits, default=MOST)] or Skip.OVERLONG
+    return Skip.REJECTED if derive.type in row.faulty else None
+
+
+def _can_stand(row: RolloutRow, derive: Derivation, point: AnchorPoint) -> bool:
+    """False where states of the source were kept, and the one that this anchor needs wasn't (decisions/replay#92)."""
+    return row.snapshots is None or not derive.needs_environment or point.node in row.snapshots
 
 
 def _environment(row: RolloutRow, select: Selection) -> Skip | None:
-    """`source_envs` names `env` or `env/derivation`; unset: all, but nothing that is itself derived
-    (decisions/replay#7)."""
+    """`source_envs` names `env` or `env/derivation`, or a replay environment of another tool by its own name; unset:
+    all, but nothing that is itself derived (decisions/replay#7)."""
     if select.source_envs is None:
         return Skip.REPLAYED if row.derivation else None
     label = f"{row.env}/{row.derivation}" if row.derivation else row.env
-    if label in select.source_envs:
+    if label in select.source_envs or (row.replay_env and row.env in select.source_envs):
         return None
     return Skip.REPLAYED if row.derivation and row.env in select.source_envs else Skip.FOREIGN
 

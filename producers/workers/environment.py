@@ -6,7 +6,8 @@ log (`member_runner`).
 - it returns a `Trajectory`: `rollout.completed`, with its reward (of a derivation that scores, that one's: `own_score`)
   or, without one, pending until it is annotated; its record says the seed's `task` and, where it was resumed,
   `resumed_from`, unless it has its own;
-- it raises `Refused`: it can't restore the state that the seed resumes at, and its members are cancelled;
+- it raises `Refused`: it can't restore the state that the seed resumes at (`seed.snapshot` names one that was kept),
+  and its members are cancelled;
 - it raises `Paused`: `rollout.aborted` with the prefix that it gives, from which another worker resumes;
 - it raises anything else: `rollout.failed` with that error.
 

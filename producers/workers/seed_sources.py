@@ -47,7 +47,7 @@ class Origins:
         self._run, self._seeds = run, seeds
 
     async def with_task(self, seed: Seed, partition: int) -> Seed:
-        """The seed with task and messages of its origin, which lies on the same partition.
+        """The seed with task, messages and snapshot of its origin, which lies on the same partition.
 
         Raises NotFound, BlobUnavailable, Rejected or another ValueError.
         """
@@ -57,4 +57,5 @@ class Origins:
         origin = await seed_of(await self._seeds.read(handle), self._run)
         if origin.id != seed.origin:
             raise NotFound(f"seeds/{partition}/{seed.origin_offset} holds seed {origin.id}, not {seed.origin}")
-        return seed.model_copy(update={"task": origin.task, "messages": origin.messages, "tokens": origin.tokens})
+        own = {name: getattr(origin, name) for name in ("task", "messages", "tokens", "snapshot")}
+        return seed.model_copy(update=own)

@@ -69,6 +69,8 @@ ROLLOUT_ROWS: Any = st.builds(
     late=st.booleans(),
     unfit=st.sampled_from(["", "errored"]),
     packed=ANCHORS.map(pack),
+    snapshots=st.none() | st.lists(BIG, max_size=4).map(tuple),
+    replay_env=st.booleans(),
 )
 
 
@@ -155,7 +157,7 @@ def test_a_row_lies_on_the_partition_of_what_it_describes() -> None:
     assert (made.topic, made.partition, made.key) == (Topic.ROLLOUT_INDEX, 4, b"state")
 
 
-OLDER = [b"\x01 a row of the first version", b'\x09[1,2,3,"d",4,5,6,7,8]', b'["take",1,"k"]', b"\x10\x00"]
+OLDER = [b"\x01 a row of the first version", b'\x09[1,2,3,"d",4,5,6,7,8]', b'["take",1,"k"]', b"\x10\x00", b"\x12\x00"]
 
 
 @pytest.mark.parametrize("value", [b"", b"\x63[]", *OLDER])

@@ -59,6 +59,27 @@ def test_what_can_never_be_a_source(facts: dict[str, Any], skip: Skip) -> None:
     assert anchors_for(row(**facts), settings()) is skip
 
 
+@pytest.mark.parametrize(
+    ("record", "origin", "expected"),
+    [
+        ({}, None, None),
+        ({"replay_task": {}, "source_reward": 1.0}, None, None),
+        ({"source_reward": 1.0}, None, Skip.REPLAYED),
+        ({}, "5eed" * 8, Skip.REPLAYED),
+    ],
+)
+def test_a_replay_environment_of_another_tool_is_named_as_it_was_recorded(
+    record: dict[str, Any], origin: str | None, expected: Skip | None
+) -> None:
+    """Not what was derived here, here or on another log, which has its innermost environment's name
+    (decisions/replay#7)."""
+    derived = row(derivation="recheck", depth=1, record=record, origin_seed=origin, origin_offset=origin and 0)
+    found = anchors_for(derived, settings(source_envs=["sums"]))
+    assert found is expected if expected else isinstance(found, list)
+    assert isinstance(anchors_for(derived, settings(source_envs=["sums/recheck"])), list)
+    assert anchors_for(derived, settings()) is Skip.REPLAYED
+
+
 @pytest.mark.parametrize("facts", [{}, {"status": Status.ABORTED}, {"record": {"errors": [{}]}}])
 def test_evals_are_sources_where_they_are_asked_for(facts: dict[str, Any]) -> None:
     """And as any other where they are fit."""

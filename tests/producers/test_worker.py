@@ -178,7 +178,7 @@ async def test_a_resume_seed_brings_the_prefix(settings: Settings) -> None:
     """The engine gets token ids, never re-rendered text (design/groups#resuming)."""
     async with RolloutProducer(settings) as producer:
         aborted = await producer.abort(sound("g").slot, sound("g").trajectory)
-    origin = seed_of("g", messages=[{"role": "user", "content": "2?"}])
+    origin = seed_of("g", messages=[{"role": "user", "content": "2?"}], snapshot={"image": "sha256:1"})
     await emit(settings, origin)
     (event,) = await everything(settings, Topic.SEEDS)
     seed = Seed(
@@ -198,6 +198,7 @@ async def test_a_resume_seed_brings_the_prefix(settings: Settings) -> None:
     (dispatch,) = (one for one in environment.dispatched if one.ask.attempt == 2)
     assert dispatch.prefix == read_rollout(next(iter(await data(settings)))).trajectory
     assert (dispatch.seed.task, dispatch.seed.messages) == (origin.task, origin.messages), "the group's own"
+    assert dispatch.seed.snapshot == origin.snapshot
     rollouts = [read_rollout(event) for event in await data(settings)]
     (made,) = (one for one in rollouts if one.slot.attempt == 2)
     assert (made.status, made.slot.origin_seed, made.slot.origin_offset) == (Status.COMPLETED, "seed-g", 0)

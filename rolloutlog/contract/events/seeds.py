@@ -91,7 +91,8 @@ class Seed(_Fact):
     """One seed. `asks` lists members for resume and reroll; others ask for all of `group_size` at attempt 1.
 
     `messages` is the rendered prompt, system message included; `prefix` the handle of an aborted rollout to go on with,
-    and `prefix_digest` the digest of its value. `budget` bounds new tokens; `tokens` counts the seeded context.
+    and `prefix_digest` the digest of its value. `snapshot` names the environment's state at the anchor. `budget` bounds
+    new tokens; `tokens` counts the seeded context.
     """
 
     id: SeedId
@@ -116,6 +117,7 @@ class Seed(_Fact):
     origin_seed: SeedId | None = None
     origin_offset: Count | None = None
     dispatch_step: Count | None = None
+    snapshot: Any = None
 
     @property
     def origin(self) -> str:
