@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rolloutlog.buffer.derivations.declared_forest import PROMPTING, DeclaredForest, main_root
+from rolloutlog.buffer.derivations.declared_forest import PROMPTING, DeclaredForest
+from rolloutlog.buffer.derivations.main_agent import main_root
 from rolloutlog.contract.record import graph
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import TOKENS, Trajectory

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
-from typing import Any, cast
 
+from rolloutlog.buffer.derivations.main_agent import main_root
 from rolloutlog.contract.record import graph
 from rolloutlog.contract.record.declared_edges import ASIDE, CALL, COMPACTION, DeclaredEdges
 from rolloutlog.contract.record.trajectory import AGENT, Trajectory
@@ -19,18 +19,6 @@ from rolloutlog.contract.record.trajectory import AGENT, Trajectory
 PROMPTING = ("system", "user")
 """Roles of what asks, in a conversation that begins."""
 Paths = list[list[int]]
-
-
-def main_agent(trajectory: Trajectory) -> dict[str, Any]:
-    """The first trainable agent of the record's table, else its first; empty without a table."""
-    agents = cast("list[dict[str, Any]]", trajectory.record.get("agents") or [{}])
-    return next((agent for agent in agents if agent.get("trainable")), agents[0])
-
-
-def main_root(trajectory: Trajectory) -> int:
-    """Root of the main agent's tree; node 0 where the record doesn't say."""
-    root = main_agent(trajectory).get("root")
-    return root if isinstance(root, int) and 0 <= root < len(trajectory.nodes) else 0
 
 
 class DeclaredForest:

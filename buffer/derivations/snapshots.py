@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from rolloutlog.buffer.derivations.main_agent import base_of
 from rolloutlog.contract.record.trajectory import Trajectory
 
 KEY = "snapshots"
-"""In `info`: an object of refs by the node's index, as text."""
+"""In `info`: an object of refs by the node's index in its trace, as text."""
 
 
 def snapshots_of(trajectory: Trajectory) -> dict[int, Any]:
     """Refs by node; empty where the record has none. Raises ValueError."""
-    info = trajectory.record.get("info") or {}
-    said: Any = info.get(KEY)
-    if said is None:
-        return {}
-    if not isinstance(said, dict):
+    info = cast("dict[str, Any]", trajectory.record.get("info") or {})
+    refs = cast("dict[str, Any]", info.get(KEY) or {})
+    if not isinstance(refs, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"`info.{KEY}` isn't an object")
-    refs = cast("dict[str, Any]", said)
-    return {_node(index, len(trajectory.nodes)): ref for index, ref in refs.items() if ref is not None}
+    base = base_of(trajectory)
+    nodes = len(trajectory.nodes) - base
+    return {base + _node(index, nodes): ref for index, ref in refs.items() if ref is not None}
 
 
 def _node(index: str, nodes: int) -> int:

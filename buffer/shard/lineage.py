@@ -12,7 +12,7 @@ from typing import Any, cast
 import orjson
 
 from rolloutlog.buffer.derivations.catalogue import derivation_of
-from rolloutlog.buffer.derivations.declared_forest import main_agent, main_root
+from rolloutlog.buffer.derivations.main_agent import base_of, main_agent
 from rolloutlog.buffer.derivations.snapshots import snapshots_of
 from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.index.rollout_row import RolloutRow
@@ -84,9 +84,9 @@ def _room(tokens: int, settings: DerivationSettings, buffer: BufferSettings) -> 
 def source_of(source: SourceRecord, partition: int, trajectory: Trajectory) -> seeds.Source:
     """What a seed says of its immediate source; where it was imported, with the trace of its main agent."""
     row = source.row
-    trace, base = row.source if row.origin is None else None, 0
+    trace = row.source if row.origin is None else None
     if isinstance(own := main_agent(trajectory).get("trace"), str):
-        trace, base = own, main_root(trajectory)
+        trace = own
     return seeds.Source(
         rollout=rollout_id(row.group, row.member),
         attempt=row.attempt,
@@ -95,7 +95,7 @@ def source_of(source: SourceRecord, partition: int, trajectory: Trajectory) -> s
         reward=source.reward,
         step=row.step,
         trace=trace,
-        base=base,
+        base=base_of(trajectory),
         oldest_policy=None if row.oldest is None else str(row.oldest),
     )
 

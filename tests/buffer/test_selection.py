@@ -71,8 +71,7 @@ def test_what_can_never_be_a_source(facts: dict[str, Any], skip: Skip) -> None:
 def test_a_replay_environment_of_another_tool_is_named_as_it_was_recorded(
     record: dict[str, Any], origin: str | None, expected: Skip | None
 ) -> None:
-    """Not what was derived here, here or on another log, which has its innermost environment's name
-    (decisions/replay#7)."""
+    """What was derived here has its innermost environment's name, also on another log (decisions/replay#7)."""
     derived = row(derivation="recheck", depth=1, record=record, origin_seed=origin, origin_offset=origin and 0)
     found = anchors_for(derived, settings(source_envs=["sums"]))
     assert found is expected if expected else isinstance(found, list)
@@ -93,7 +92,9 @@ def test_evals_are_sources_where_they_are_asked_for(facts: dict[str, Any]) -> No
 )
 def test_a_chain_ends(depth: int, max_depth: int | None, fits: bool) -> None:
     """By default at a derivation of what was derived (decisions/replay#7)."""
-    select = {"source_envs": ["sums/continue"]} | ({} if max_depth is None else {"max_depth": max_depth})
+    select: dict[str, Any] = {"source_envs": ["sums/continue"]} | (
+        {} if max_depth is None else {"max_depth": max_depth}
+    )
     found = anchors_for(row(derivation="continue", depth=depth), settings(**select))
     assert isinstance(found, list) if fits else found is Skip.TOO_DEEP
     assert isinstance(anchors_for(row(), settings(max_depth=1)), list), "what nothing lies behind"

@@ -249,6 +249,8 @@ class TestDerivedSeeds:
         later = log.seeds[before:]
         assert later
         assert not any(seed.source and seed.source.rollout.endswith(".0") for seed in later)
+        (derivation,) = owner.log.settings.buffer.derivations
+        assert owner.shard.fold.numbers()[f"skipped {derivation.name}: refused"] == 1
 
     def test_the_newest_candidates_are_kept(self) -> None:
         """The capacity is the eviction (decisions/replay#35)."""

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
+from rolloutlog.buffer.derivations.snapshots import snapshots_of
 from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.record.trajectory import PARENT, SAMPLED, SEGMENTS, TOKENS
 from rolloutlog.contract.vocabulary import RejectReason, RunKind, Status
@@ -133,6 +134,8 @@ def test_several_agents_are_roots_of_one_forest(linear: dict[str, Any]) -> None:
     assert agents == [("judge", False, 0, 0.5), ("agent", True, 5, pytest.approx(1.1))]
     assert trajectory.reward == pytest.approx(1.1)
     assert trajectory.record["nodes"][1]["semantic_parents"] == [{"node": 0, "type": "continuation"}]
+    linear["traces"][1]["info"]["snapshots"] = {"2": "kept"}
+    assert snapshots_of(read_line(linear).trajectory) == {7: "kept"}, "of its own trace"
     linear["traces"].reverse()
     shifted = read_line(linear).trajectory.record
     assert shifted["nodes"][6]["semantic_parents"] == [{"node": 5, "type": "continuation"}]
