@@ -19,7 +19,7 @@ from rolloutlog.buffer.offline.cut import Coverage, Cut
 from rolloutlog.buffer.offline.past_fold import PastFold
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
-from rolloutlog.buffer.sources.draws import pick
+from rolloutlog.buffer.sources.draws import drawn_rank
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.contract.events.seeds import Draw, Seed
 from rolloutlog.contract.settings import Settings
@@ -138,9 +138,9 @@ class Redraw:
     def _drawn(self, draw: Draw) -> CandidateDraw | None:
         """Copies, since the fold goes on."""
         pool = self.past.fold.pool
-        if not len(pool.live):
+        if not (count := len(pool.live)):
             return None
-        candidate = pick(pool.live, self.settings.buffer.salt, self.partition, draw.number)
+        candidate = pool.live[drawn_rank(count, self.settings.buffer.salt, self.partition, draw.number)]
         earlier = candidate.draws + candidate.in_flight
         return CandidateDraw(draw, copy(pool.sources[candidate.offset]), copy(candidate), earlier)
 

@@ -9,10 +9,11 @@ that are drawn from, so that whoever draws `k` again needn't know what was void.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey, SourceRecord
-from rolloutlog.buffer.sources.draws import allowed, pick, share
+from rolloutlog.buffer.sources.draws import allowed, drawn_rank, share
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.contract.events.seeds import LAST_DRAW, Draw
 from rolloutlog.contract.settings import Settings, TrainerSettings
@@ -22,8 +23,7 @@ MOST_QUEUED = 32
 """Draws that wait for payloads at once: it bounds memory and the size of a transaction."""
 
 
-@dataclass(slots=True, frozen=True)
-class CandidateDraw:
+class CandidateDraw(NamedTuple):
     """One draw; `earlier` counts the draws of its candidate before it."""
 
     draw: Draw
@@ -56,37 +56,39 @@ class CandidateSampler:
         count = min(self._allowed(fold), MOST_QUEUED - len(self.queue))
         if count <= 0 or fold.changes == self.dry_at:
             return
+        at = fold.next_offsets
+        known = {
+            "rollouts": at[Topic.ROLLOUTS],
+            "seeds": at[Topic.SEEDS],
+            "group_events": at[Topic.GROUP_EVENTS],
+            "settings": self.digest,
+        }
         for _ in range(count):
-            drawn = self._next(fold)
+            drawn = self._next(fold, known)
             if drawn is None:
                 self.dry_at = fold.changes
                 return
-            fold.pool.hold(drawn.candidate)
             self.queue.append(drawn)
 
-    def _next(self, fold: Fold) -> CandidateDraw | None:
+    def _next(self, fold: Fold, known: dict[str, Any]) -> CandidateDraw | None:
         """The next draw that isn't void from the start; None where all that could be drawn is discarded."""
-        live = fold.pool.live
-        if live.is_dry:
+        if fold.pool.live.is_dry:
             return None
         number = max(fold.next_draw, self.next_number)
-        candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
+        source, candidate = self._take(fold, number)
         while candidate.discarded:
+            fold.pool.release(candidate)
             number += 1
-            candidate = pick(live, self.settings.buffer.salt, fold.partition, number)
+            source, candidate = self._take(fold, number)
         if number >= LAST_DRAW:
+            fold.pool.release(candidate)
             return None
-        at = fold.next_offsets
-        draw = Draw(
-            number=number,
-            rollouts=at[Topic.ROLLOUTS],
-            seeds=at[Topic.SEEDS],
-            group_events=at[Topic.GROUP_EVENTS],
-            settings=self.digest,
-        )
+        draw = Draw(number=number, **known)
         self.next_number = number + 1
-        source = fold.pool.sources[candidate.offset]
-        return CandidateDraw(draw, source, candidate, candidate.draws + candidate.in_flight)
+        return CandidateDraw(draw, source, candidate, candidate.draws + candidate.in_flight - 1)
+
+    def _take(self, fold: Fold, number: int) -> tuple[SourceRecord, Candidate]:
+        return fold.pool.take(drawn_rank(len(fold.pool.live), self.settings.buffer.salt, fold.partition, number))
 
     def _allowed(self, fold: Fold) -> int:
         under_way = len(self.queue) + len(self.emitted)

@@ -7,24 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from rolloutlog.contract.ids import rank_of
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
-class Ranked(Protocol[T_co]):
-    """Things that have ranks from 0 on."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, rank: int, /) -> T_co: ...
-
-
-def pick(live: Ranked[T], salt: str, partition: int, number: int) -> T:
-    """Draw `number` of a partition: the live candidate at rank hash(salt, partition, number) mod n."""
-    return live[rank_of("draw", salt, partition, number) % len(live)]
+def drawn_rank(count: int, salt: str, partition: int, number: int) -> int:
+    """Draw `number` of a partition is the live candidate at rank hash(salt, partition, number) mod `count`."""
+    return rank_of("draw", salt, partition, number) % count
 
 
 def pick_some(points: Sequence[T], salt: str, rollout: str, most: int | None) -> list[T]:

@@ -50,6 +50,13 @@ class PlaceOrder:
         self._all.discard(candidate)
         self._discarded.discard(candidate)
 
+    def pop(self, rank: int) -> Candidate:
+        """Take out the one at that rank."""
+        candidate = self._all.pop(rank)
+        if candidate.discarded:
+            self._discarded.discard(candidate)
+        return candidate
+
     def usable(self, first: int) -> int:
         """How many of the `first` ones aren't discarded."""
         if not self._discarded or not first:
@@ -70,6 +77,10 @@ class Balance:
 
     def __getitem__(self, rank: int) -> Candidate:
         return (self._wrong if rank % 2 else self._right)[rank // 2]
+
+    def pop(self, rank: int) -> Candidate:
+        """Take out the one at that rank."""
+        return (self._wrong if rank % 2 else self._right).pop(rank // 2)
 
     def add(self, reward: float | None, candidate: Candidate) -> None:
         """Put it on its side."""
@@ -110,10 +121,22 @@ class LiveCandidates:
         return len(self._plain) + sum(map(len, self._balances.values()))
 
     def __getitem__(self, rank: int) -> Candidate:
-        for part in (self._plain, *self._balances.values()):
-            if rank < len(part):
-                return part[rank]
-            rank -= len(part)
+        part, at = self._find(rank)
+        return part[at]
+
+    def pop(self, rank: int) -> Candidate:
+        """Take out the one at that rank."""
+        part, at = self._find(rank)
+        return part.pop(at)
+
+    def _find(self, rank: int) -> tuple[PlaceOrder | Balance, int]:
+        if rank < len(self._plain):
+            return self._plain, rank
+        rank -= len(self._plain)
+        for balance in self._balances.values():
+            if rank < len(balance):
+                return balance, rank
+            rank -= len(balance)
         raise IndexError(rank)
 
     def __iter__(self) -> Iterator[Candidate]:

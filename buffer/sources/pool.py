@@ -119,8 +119,16 @@ class Pool:
 
     # what isn't in the fold
 
+    def take(self, rank: int) -> tuple[SourceRecord, Candidate]:
+        """The live candidate at that rank, of which a draw is under way from now on."""
+        candidate = self.live.pop(rank)
+        candidate.in_flight += 1
+        source = self.sources[candidate.offset]
+        self.live.add(source, candidate)
+        return source, candidate
+
     def hold(self, candidate: Candidate) -> None:
-        """A draw of it is under way."""
+        """A draw of it is under way, whatever its rank."""
         candidate.in_flight += 1
         self._look_again(candidate)
 

@@ -10,7 +10,7 @@ from rolloutlog.buffer.index.rows import StateRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.lineage import settings_id
 from rolloutlog.buffer.shard.rendering import Void
-from rolloutlog.buffer.sources.draws import pick
+from rolloutlog.buffer.sources.draws import drawn_rank
 from rolloutlog.consumers.views.seed_view import seed_row
 from rolloutlog.contract.events.event import cancelled_event
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
@@ -539,7 +539,7 @@ class TestPayloads:
         for seed in log.seeds:
             assert seed.draw
             assert seed.source
-            drawn = pick(offsets, log.settings.buffer.salt, 0, seed.draw.number)
+            drawn = offsets[drawn_rank(len(offsets), log.settings.buffer.salt, 0, seed.draw.number)]
             assert drawn == seed.source.where.offset
             offsets.remove(drawn)
 

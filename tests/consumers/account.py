@@ -17,7 +17,7 @@ from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.buffer.sources.candidates import Candidate
-from rolloutlog.buffer.sources.draws import pick
+from rolloutlog.buffer.sources.draws import drawn_rank
 from rolloutlog.contract.events.body import Resolved
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Draw, Seed
@@ -110,8 +110,8 @@ class PartitionAccount:
             known = {earlier.number for place, earlier in self._draw_places if place < draw.seeds}
             for number in drawn.keys() & known:
                 shard.fold.pool.release(drawn.pop(number))
-            candidate = pick(shard.fold.pool.live, self.settings.buffer.salt, self.partition, draw.number)
-            shard.fold.pool.hold(candidate)
+            rank = drawn_rank(len(shard.fold.pool.live), self.settings.buffer.salt, self.partition, draw.number)
+            _, candidate = shard.fold.pool.take(rank)
             drawn[draw.number] = candidate
             assert seed.source is not None
             assert seed.anchor is not None
