@@ -17,10 +17,11 @@ from rolloutlog.buffer.offline.manifest import Manifest
 from rolloutlog.buffer.shard.indexing import row_of
 from rolloutlog.buffer.shard.rendering import Void, rendered
 from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
-from rolloutlog.contract.errors import ManifestInvalid, NotFound, RunMismatch
+from rolloutlog.contract.errors import ManifestInvalid, NotFound, NotOpen, RunMismatch
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Draw, Seed
 from rolloutlog.contract.events.validation import read_rollout
+from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
@@ -46,9 +47,11 @@ class ReplayItem:
         return self.seed.messages or []
 
 
+_Source = tuple[RolloutRow, Rollout]
+
+
 class CandidateReader:
-    """Reads the candidates of a manifest. `connection` settings are the caller's; what is rendered follows the
-    manifest's."""
+    """Reads the candidates of a manifest: from the cluster of `settings`, and rendered by the manifest's own."""
 
     def __init__(self, manifest: Manifest, table: Table, settings: Settings) -> None:
         self._manifest, self._table = manifest, table
@@ -80,10 +83,14 @@ class CandidateReader:
         candidates = [self._candidate(place) for place in places]
         payloads = self._payloads
         if payloads is None:
-            raise ManifestInvalid("the reader isn't open")
+            raise NotOpen("this replay buffer is closed")
         events = await payloads.read_those_there(each.handle for each in candidates)
+        sources: dict[Handle, _Source] = {}
+        for place, candidate in zip(places, candidates, strict=True):
+            if candidate.handle not in sources:
+                sources[candidate.handle] = await self._source(place, candidate, events.get(candidate.handle))
         return [
-            await self._item(place, candidate, events.get(candidate.handle))
+            self._item(place, candidate, *sources[candidate.handle])
             for place, candidate in zip(places, candidates, strict=True)
         ]
 
@@ -93,20 +100,26 @@ class CandidateReader:
         except IndexError as error:
             raise ManifestInvalid(f"candidate {place} names a derivation that the manifest doesn't") from error
 
-    async def _item(self, place: int, candidate: FrozenCandidate, event: Event | None) -> ReplayItem:
-        said = f"candidate {place}: its source rollouts/{candidate.handle}"
+    async def _source(self, place: int, candidate: FrozenCandidate, event: Event | None) -> _Source:
+        """The record that was frozen; several candidates may resume it."""
         if event is None:
-            raise NotFound(f"{said} isn't on the log any more", "it was deleted (retention, or by hand): freeze anew")
+            raise NotFound(
+                f"{_named(place, candidate)} isn't on the log any more",
+                "it was deleted (retention, or by hand): freeze anew",
+            )
         try:
             body = await resolve_body(event, self._blobs)
             row, rollout = row_of(event, self._agreed.topics.partitions, body, ()).row, read_rollout(event, body)
         except Rejected as rejected:
-            raise NotFound(f"{said} can't be read: {rejected}") from rejected
+            raise NotFound(f"{_named(place, candidate)} can't be read: {rejected}") from rejected
         if not isinstance(row, RolloutRow) or row.sha256 != candidate.digest:
-            raise NotFound(f"{said} is another record than the one that was frozen")
+            raise NotFound(f"{_named(place, candidate)} is another record than the one that was frozen")
+        return row, rollout
+
+    def _item(self, place: int, candidate: FrozenCandidate, row: RolloutRow, rollout: Rollout) -> ReplayItem:
         seed = self._seed(candidate, row, rollout)
         if isinstance(seed, Void):
-            raise NotFound(f"{said} gives no seed: {seed.detail}")
+            raise NotFound(f"{_named(place, candidate)} gives no seed: {seed.detail}")
         return ReplayItem(place, candidate, rollout, seed)
 
     def _seed(self, candidate: FrozenCandidate, row: RolloutRow, rollout: Rollout) -> Seed | Void:
@@ -116,3 +129,7 @@ class CandidateReader:
         draw = Draw(number=0, **cut._asdict(), settings=self._manifest.settings_digest)
         seed = rendered(source, place, rollout.trajectory, draw, self._agreed, candidate.handle.partition)
         return seed if isinstance(seed, Void) else seed.model_copy(update={"draw": None})  # nobody drew it
+
+
+def _named(place: int, candidate: FrozenCandidate) -> str:
+    return f"candidate {place}: its source rollouts/{candidate.handle}"

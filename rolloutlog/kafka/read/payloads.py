@@ -25,6 +25,9 @@ CACHE_BYTES = 64 << 20
 FETCH_BYTES = 1 << 20
 """A fetch returns at least one batch, whatever its size, so a small limit means few neighbours."""
 
+FETCH_WAIT_MS = 10
+"""After the last records of a partition the client asks on; the next read waits until that is answered."""
+
 Place = tuple[int, int]
 
 
@@ -117,7 +120,13 @@ class PayloadReader:
         if tail is None:
             end = await ends_of(self._connection, self._topic, partition)
             key = (self._topic, partition)
-            tail = Tail(self._connection, {key: end.first}, known={key: end}, fetch_bytes=FETCH_BYTES)
+            tail = Tail(
+                self._connection,
+                {key: end.first},
+                known={key: end},
+                fetch_bytes=FETCH_BYTES,
+                fetch_wait_ms=FETCH_WAIT_MS,
+            )
             await tail.open()
             self._tails[partition] = tail
         return tail

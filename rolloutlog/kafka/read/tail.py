@@ -65,7 +65,8 @@ class Tail:
     """Follows partitions from given offsets, without a group: `async with Tail(...) as tail: await tail.poll()`.
 
     `starts`: offset by (topic, partition); 0 is the first there is; another one that isn't on the log raises
-    IndexMismatch when it opens. `fetch_bytes` bounds what lies fetched and unread in memory, packed, per broker.
+    IndexMismatch when it opens. `fetch_bytes` bounds what lies fetched and unread in memory, packed, per broker;
+    `fetch_wait_ms` how long a broker that has nothing keeps a request, behind which a seek has to wait.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Tail:
         starts: Mapping[tuple[Topic, int], int],
         *,
         fetch_bytes: int = 32 << 20,
+        fetch_wait_ms: int = POLL_MS,
         known: Mapping[tuple[Topic, int], Ends] | None = None,
     ) -> None:
         self._connection = connection
@@ -81,7 +83,7 @@ class Tail:
         self._known = known
         self._next: dict[TopicPartition, int] = {}
         self._portion = Portion(POLL_BYTES)
-        self._consumer = connection.consumer(fetch_max_bytes=fetch_bytes)
+        self._consumer = connection.consumer(fetch_max_bytes=fetch_bytes, fetch_max_wait_ms=fetch_wait_ms)
 
     async def __aenter__(self) -> Tail:
         await self.open()
