@@ -74,7 +74,7 @@ class MemberRunner:
 
     async def run(self, lease: SeedLease, ask: Ask, stop: asyncio.Event) -> str:
         """One member, and how it ended. A member whose turn comes after `stop` isn't started but given back."""
-        slot = lease.seed.slot(ask, lease.offset, run=self._producer.run.id)
+        slot = self._slot(lease, ask)
         if lease.cancelled.is_set():
             return "dropped"
         if stop.is_set():
@@ -92,6 +92,13 @@ class MemberRunner:
             return await self._fail(slot, error)
         finally:
             work.cancel()
+
+    def _slot(self, lease: SeedLease, ask: Ask) -> Slot:
+        """The slot, with the train step that follows the policy that is current: the one that it is made for."""
+        slot, current = lease.seed.slot(ask, lease.offset, run=self._producer.run.id), self._policies.current
+        if slot.dispatch_step is not None or current is None:
+            return slot
+        return replace(slot, dispatch_step=current.version + 1)
 
     async def _attempt(self, lease: SeedLease, ask: Ask, slot: Slot) -> AttemptResult:
         """Run the environment. It may raise anything, and none of it may reach the event loop, which leaves the

@@ -89,6 +89,7 @@ async def test_a_worker_makes_every_member_of_a_seed_once(settings: Settings) ->
         assert (rollout.status, rollout.trajectory.reward) == (Status.COMPLETED, 1.0)
         assert rollout.slot.origin_seed == f"seed-{rollout.slot.group}"
         assert rollout.slot.run == settings.run_id
+        assert rollout.slot.dispatch_step == 4, "what follows policy 3"
         assert rollout.trajectory.policy_span == (Policy(0, 3), Policy(0, 3))
         assert (event.headers.source or "").startswith("/workers/w-")
 
