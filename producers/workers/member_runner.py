@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -95,10 +96,11 @@ class MemberRunner:
 
     def _slot(self, lease: SeedLease, ask: Ask) -> Slot:
         """The slot, with the train step that follows the policy that is current: the one that it is made for."""
-        slot, current = lease.seed.slot(ask, lease.offset, run=self._producer.run.id), self._policies.current
-        if slot.dispatch_step is not None or current is None:
-            return slot
-        return replace(slot, dispatch_step=current.version + 1)
+        slot = lease.seed.slot(ask, lease.offset, run=self._producer.run.id)
+        with suppress(RolloutlogError):  # of who follows the policies: the attempt asks it as well, and tells
+            if slot.dispatch_step is None and (current := self._policies.current) is not None:
+                return replace(slot, dispatch_step=current.version + 1)
+        return slot
 
     async def _attempt(self, lease: SeedLease, ask: Ask, slot: Slot) -> AttemptResult:
         """Run the environment. It may raise anything, and none of it may reach the event loop, which leaves the

@@ -29,8 +29,7 @@ class RunDerivations:
         self._made: dict[str, Derivation] = {}
 
     def of(self, seed: Seed) -> Derivation | None:
-        """What made the seed; None for a fresh one, and for a name that the run doesn't know. Raises
-        SettingsError."""
+        """What made the seed; None for a fresh one, and for a name that the run doesn't know. Raises SettingsError."""
         name = seed.derivation
         if name is None or name not in self._recorded:
             return None
