@@ -83,6 +83,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    """Public names, loaded or not, so that they can be completed."""
+    return sorted({*globals(), *__all__})
+
+
 def _room(home: str) -> ModuleType:
     try:
         return importlib.import_module(home)

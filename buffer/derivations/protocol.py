@@ -1,7 +1,8 @@
 """The seam of a derivation: where a source can be resumed, and what is then asked.
 
 A derivation is one class of settings with two hooks, `anchors` and `prompt`, and a third, `score`, if it doesn't leave
-that to the innermost task. It is found by entry point: the group is `GROUP` of `rolloutlog.contract.derivation_types`.
+that to the innermost task. It is found by entry point, of the group `rolloutlog.derivations` and under the name that
+its `type` has; any installed package may have one (docs/derive-seeds.md shows it).
 
 Guarantees: the buffer's code knows no more of a derivation than what stands here. Leaves out: selection, lineage and
 draws, which are the same for all.
@@ -19,8 +20,8 @@ from rolloutlog.contract.section import Section
 
 
 class AnchorPoint(NamedTuple):
-    """A node at which a seed may resume, and the tokens of the context up to it. `kind` says which anchor it is, by
-    default the derivation's type."""
+    """A node at which a seed may resume, and the tokens of the context up to it. `kind` says which anchor it is:
+    the derivation's type, unless the derivation has several kinds and its `takes` tells them apart."""
 
     kind: str
     node: int

@@ -36,16 +36,17 @@ NOT_DRAWN = Draw(number=0, rollouts=0, seeds=0, group_events=0, settings="")
 
 
 async def candidate_rows(settings: Settings, derivation: str | None = None) -> AsyncGenerator[dict[str, Any]]:
-    """What could be derived now, by partition and rank; `derivation` chooses by name or kind.
+    """What the run could derive now, by partition and rank; `derivation` chooses by name or kind.
 
-    Raises SettingsError for a derivation that the settings don't have.
+    Raises SettingsError for a derivation that the run doesn't have, or that isn't installed here.
     """
+    connection = await connect(settings, Role.PEOPLE)
+    record = await read_run(connection)
+    settings = record.own_buffer(record.fit(settings))
     known = {one.name: type_name(type(one.derive)) for one in settings.buffer.derivations}
     wanted = {name for name, kind in known.items() if derivation in (None, name, kind)}
     if derivation is not None and not wanted:
         raise SettingsError(f"no derivation is called {derivation!r}; there are: {', '.join(known)}")
-    connection = await connect(settings, Role.PEOPLE)
-    settings = (await read_run(connection)).fit(settings)
     blobs = store_of(settings)
     async with PayloadReader(connection) as payloads:
         async for shard in shard_views(connection, settings):

@@ -5,8 +5,9 @@ Guarantees: what it prints is what a service started with the same flags would u
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -32,11 +33,25 @@ def show(
         origins = {name: _origin(name, loaded.origins) for name in names}
         print_json({"settings": values, "origins": origins, "digest": loaded.settings.digest})
         return
-    print_table(None, ("setting", "origin", "value"), [(n, _origin(n, loaded.origins), _at(values, n)) for n in names])
+    rows = [(n, _origin(n, loaded.origins), text) for n in names for text in _lines(_at(values, n))]
+    print_table(None, ("setting", "origin", "value"), rows)
 
 
 def _origin(name: str, origins: dict[str, str]) -> str:
     return origins.get(name, "default")
+
+
+def _lines(value: Any) -> list[str]:
+    """A value as it could be given again, in JSON; each of a list has a line."""
+    several = cast("list[Any]", value) if isinstance(value, list) else []
+    return [_text(one) for one in several or [value]]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        said = {name: fact for name, fact in cast("dict[str, Any]", value).items() if fact not in (None, {})}
+        return json.dumps(said, default=str)
+    return "unset" if value is None else str(value)
 
 
 def _at(values: Any, name: str) -> Any:

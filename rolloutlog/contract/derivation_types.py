@@ -17,6 +17,8 @@ from pydantic import BeforeValidator, SerializeAsAny, ValidationError
 from rolloutlog.contract.section import Section
 
 GROUP = "rolloutlog.derivations"
+HOOKS = ("anchors", "prompt", "takes", "tokens")
+"""What every derivation has; `takes` and `tokens` are given to those that subclass `DerivationSection`."""
 DEFAULT = "continue"
 """The type of a derivation that doesn't say it."""
 
@@ -35,16 +37,24 @@ def derivation_type(name: str) -> type[Section]:
     found = entry_points(group=GROUP, name=name)
     if not found:
         raise ValueError(f"no derivation of type {name!r} is installed; there are {', '.join(derivation_types())}")
+    if len(places := sorted({point.value for point in found})) > 1:
+        raise ValueError(f"two packages offer a derivation {name!r}: {' and '.join(places)}; uninstall one")
     return _loaded(next(iter(found)))
 
 
 def _loaded(point: EntryPoint) -> type[Section]:
+    """What an entry point leads to, if it is one. What a hook does is checked where it is called."""
     try:
         offered = point.load()
     except (ImportError, AttributeError) as error:
         raise ValueError(f"the derivation {point.name!r} can't be loaded from {point.value}: {error}") from error
     if not (isinstance(offered, type) and issubclass(offered, Section)):
         raise ValueError(f"the derivation {point.name!r} ({point.value}) isn't a Section of settings")
+    if missing := [hook for hook in HOOKS if not callable(getattr(offered, hook, None))]:
+        raise ValueError(f"the derivation {point.name!r} ({point.value}) has no {' and no '.join(missing)}")
+    field = offered.model_fields.get("type")
+    if field is None or field.default != point.name:
+        raise ValueError(f"the derivation {point.name!r} ({point.value}) must have a field `type` of that name")
     return offered
 
 

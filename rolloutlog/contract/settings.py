@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from pydantic import Field, ValidationError, model_validator
 
-from rolloutlog.contract.derivation_types import Derive, default_derivation
+from rolloutlog.contract.derivation_types import Derive, default_derivation, derivation_types
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
@@ -110,6 +110,15 @@ class DerivationSettings(Section):
     """Members of the new group; unset: as many as the source's group, or the run's `group_size` where that is one."""
     budget: int | None = Field(default=None, ge=1, le=MOST)
     """New tokens a member may sample; unset: what the run's `seq_len` leaves, if that is set."""
+
+    @model_validator(mode="after")
+    def _does_what_it_is_called(self) -> DerivationSettings:
+        done = type(self.derive).model_fields["type"].default
+        if self.name in derivation_types() and self.name != done:
+            raise ValueError(
+                f'{self.name} would {done}: say `derive = {{ type = "{self.name}" }}`, or name it otherwise'
+            )
+        return self
 
 
 def _default_derivations() -> list[DerivationSettings]:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from rolloutlog.contract.errors import Fenced, RunMismatch, SettingsError
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.run import (
@@ -27,7 +29,7 @@ from rolloutlog.contract.events.run import (
     settings_recorded,
     trainer_recorded,
 )
-from rolloutlog.contract.settings import Deadline, Settings, TrainerSettings
+from rolloutlog.contract.settings import BufferSettings, Deadline, Settings, TrainerSettings
 from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.acls import checked_by
@@ -91,6 +93,18 @@ class RunRecord:
         own = {"partitions": self.partitions, "max_message_bytes": int(self.declared["max_message_bytes"])}
         topics = settings.topics.model_copy(update=own)
         return settings.model_copy(update={"topics": topics, "blobs": settings.blobs or self.blobs})
+
+    def own_buffer(self, settings: Settings) -> Settings:
+        """The settings with the run's own buffer, for who looks at what it would derive.
+
+        Raises SettingsError where that can't be read here, such as a derivation that isn't installed.
+        """
+        try:
+            buffer = BufferSettings.model_validate(self.agreed.get("buffer", {}))
+        except ValidationError as error:
+            why = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise SettingsError(f"the run's own settings of the buffer can't be read here: {why}") from None
+        return settings.model_copy(update={"buffer": buffer})
 
     def on(self, connection: Connection) -> Connection:
         """The connection with the run's own limit of a record and number of partitions."""

@@ -36,14 +36,17 @@ class Retry(DerivationSection):
         return [trajectory.messages[anchor.node] or {}, {"role": "user", "content": self.word}]
 
 
+OFFERED = [
+    ("retry", "Retry"), ("gone", "Gone"), ("odd", "rollout"), ("half", "Half"), ("other", "Other"), ("rude", "Rude"),
+    ("twice", "Retry"), ("twice", "Half"),
+]  # fmt: skip
+
+
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As if a package with these entry points were there."""
     known = derivation_types.entry_points
-    mine = [
-        EntryPoint(name, f"tests.buffer.test_plug_in:{value}", derivation_types.GROUP)
-        for name, value in {"retry": "Retry", "gone": "Gone", "odd": "rollout"}.items()
-    ]
+    mine = [EntryPoint(name, f"tests.buffer.test_plug_in:{value}", derivation_types.GROUP) for name, value in OFFERED]
 
     def found(**chosen: Any) -> EntryPoints:
         return EntryPoints([*known(group=derivation_types.GROUP), *mine]).select(**chosen)
@@ -72,7 +75,13 @@ def test_its_settings_are_settings_like_ours_and_come_back_from_their_dump() -> 
     ("derive", "message"),
     [
         ({"type": "retry", "words": "x"}, "words: Extra inputs are not permitted"),
-        ({"type": "imagine"}, "no derivation of type 'imagine' is installed; there are continue, gone, judge, odd, "),
+        (
+            {"type": "imagine"},
+            "no derivation of type 'imagine' is installed; there are continue, gone, half, judge, odd, ",
+        ),
+        ({"type": "half"}, "has no anchors and no prompt"),
+        ({"type": "other"}, "must have a field `type` of that name"),
+        ({"type": "twice"}, "two packages offer a derivation 'twice'"),
         ({"type": "gone"}, "can't be loaded from tests.buffer.test_plug_in:Gone"),
         ({"type": "odd"}, "isn't a Section of settings"),
         ({"type": 3}, "`type` says which derivation it is"),
@@ -109,3 +118,45 @@ def test_what_it_raises_is_told_of_it_alone_and_others_derive() -> None:
     letter = letters[0]
     assert letter["derivation"] == "retry"
     assert "nothing to retry" in letter["detail"]
+
+
+class Half(DerivationSection):
+    """Without hooks."""
+
+    type: Literal["half"] = "half"
+
+
+class Other(Retry):
+    """Not of the name that it is offered under."""
+
+
+class Rude(Retry):
+    """Raises what no one expects."""
+
+    type: Literal["rude"] = "rude"  # type: ignore[assignment]
+    late: bool = False
+
+    @classmethod
+    def anchors(cls, trajectory: Trajectory) -> Iterable[AnchorPoint]:
+        return [AnchorPoint("rude", 0, 7)]
+
+    def prompt(self, trajectory: Trajectory, anchor: AnchorPoint) -> list[Message]:
+        raise RuntimeError("boom")
+
+
+@pytest.mark.usefixtures("installed")
+def test_one_that_raises_what_nobody_expects_is_told_and_the_shard_goes_on() -> None:
+    """Whatever a derivation raises, in either hook (design/buffer#hostile-json)."""
+    given = [{"name": "again", "derive": {"type": "rude"}}, {"name": "check", "derive": {"type": "recheck"}}]
+    log = PartitionLog(settings_of(buffer={"derivations": given}))
+    log.append(rollout("a", 0), rollout("a", 1))
+    Owner(log).settle()
+    assert {seed.derivation for seed in log.seeds} <= {"check"}
+    assert log.reasons
+    assert set(log.reasons) == {"derivation"}
+
+
+def test_a_name_of_another_type_is_refused() -> None:
+    """`name = "judge"` alone would continue, for the life of the run."""
+    with pytest.raises(ValidationError, match="judge would continue"):
+        DerivationSettings.model_validate({"name": "judge"})
