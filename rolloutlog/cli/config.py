@@ -49,9 +49,14 @@ def _lines(value: Any) -> list[str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        said = {name: fact for name, fact in cast("dict[str, Any]", value).items() if fact not in (None, {})}
-        return json.dumps(said, default=str)
+        return json.dumps(_set(cast("dict[str, Any]", value)), default=str)
     return "unset" if value is None else str(value)
+
+
+def _set(section: dict[str, Any]) -> dict[str, Any]:
+    """What is set in it, at any depth."""
+    inner = {name: _set(cast("dict[str, Any]", one)) if isinstance(one, dict) else one for name, one in section.items()}
+    return {name: one for name, one in inner.items() if one not in (None, {})}
 
 
 def _at(values: Any, name: str) -> Any:
