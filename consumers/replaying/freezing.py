@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rolloutlog.buffer.offline.candidate_table import FrozenCandidate, live_candidates, table_of
+import numpy as np
+
+from rolloutlog.buffer.offline.candidate_table import Table, live_candidates, table_of
 from rolloutlog.buffer.offline.cut import Cut
-from rolloutlog.buffer.offline.manifest import MANIFEST, CandidateFile, Manifest, offsets_of
+from rolloutlog.buffer.offline.manifest import MANIFEST, Manifest, offsets_of
 from rolloutlog.consumers.replaying.candidate_file import write_candidates
 from rolloutlog.consumers.replaying.horizons import Until, horizons
 from rolloutlog.consumers.replaying.past_index import shard_at
@@ -47,27 +49,24 @@ async def freeze(settings: Settings, folder: Path, until: Until) -> Frozen:
         connection = await connect(settings, Role.REPLAY)
         settings = (await read_run(connection)).fit(settings)
         blobs = store_of(settings)
-        found: list[FrozenCandidate] = []
+        derivations = [derivation.name for derivation in settings.buffer.derivations]
+        kinds: list[str] = []
+        tables: list[Table] = []
         cuts: list[Cut] = []
         for partition, horizon in enumerate(await horizons(connection, settings.topics.partitions, until)):
             shard, cut = await shard_at(connection, settings, partition, horizon, blobs)
-            found += live_candidates(shard.fold)
+            found = live_candidates(shard.fold)
+            kinds += sorted({str(each.point.kind) for each in found} - {*kinds})
+            tables.append(table_of(found, derivations, kinds))
             cuts.append(cut)
-        candidates = await asyncio.to_thread(_write, unfinished, settings, found, cuts)
-    return Frozen(str(folder / MANIFEST), candidates.count, candidates.sha256, offsets_of(cuts))
-
-
-def _write(folder: Path, settings: Settings, found: list[FrozenCandidate], cuts: list[Cut]) -> CandidateFile:
-    derivations = [derivation.name for derivation in settings.buffer.derivations]
-    kinds = sorted({str(each.point.kind) for each in found})
-    manifest = Manifest(
-        namespace=settings.namespace,
-        offsets=offsets_of(cuts),
-        settings=settings.agreed(),
-        settings_digest=settings.digest,
-        derivations=derivations,
-        kinds=kinds,
-        candidates=write_candidates(folder, table_of(found, derivations, kinds)),
-    )
-    (folder / MANIFEST).write_bytes(manifest.encode())
-    return manifest.candidates
+        manifest = Manifest(
+            namespace=settings.namespace,
+            offsets=offsets_of(cuts),
+            settings=settings.agreed(),
+            settings_digest=settings.digest,
+            derivations=derivations,
+            kinds=kinds,
+            candidates=await asyncio.to_thread(write_candidates, unfinished, np.concatenate(tables)),
+        )
+        (unfinished / MANIFEST).write_bytes(manifest.encode())
+    return Frozen(str(folder / MANIFEST), manifest.candidates.count, manifest.candidates.sha256, manifest.offsets)

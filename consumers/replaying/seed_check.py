@@ -22,7 +22,7 @@ from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw
 from rolloutlog.buffer.shard.rendering import rendered
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
 from rolloutlog.consumers.replaying.past_index import all_rows, first_row, index_of
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.errors import IndexMismatch, SettingsError
 from rolloutlog.contract.events.body import body_of
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Seed
@@ -153,7 +153,10 @@ class _Comparing:
 async def _check(connection: Connection, comparing: _Comparing, check: SeedCheck) -> None:
     index = await index_of(connection, comparing.partition)
     redraw = Redraw.of(comparing.partition, comparing.settings, first_row(index))
-    async with aclosing(all_rows(index)) as batches:
-        async for rows in batches:
-            await comparing.add_all(redraw.read(rows), check)
-    await comparing.add_all(redraw.end(), check)
+    try:
+        async with aclosing(all_rows(index)) as batches:
+            async for rows in batches:
+                await comparing.add_all(redraw.read(rows), check)
+        await comparing.add_all(redraw.end(), check)
+    except Rejected as error:
+        raise IndexMismatch(f"rows of rollout-index/{comparing.partition} contradict one another: {error}") from error
