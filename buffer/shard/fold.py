@@ -33,7 +33,6 @@ from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.shard.tally import EVAL, TRAINED, Tally
 from rolloutlog.buffer.sources.candidates import Mark, SourceRecord
-from rolloutlog.buffer.sources.live import LiveCandidates
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.buffer.sources.screening import candidates_of
 from rolloutlog.contract.events.seeds import Seed
@@ -62,9 +61,7 @@ class Fold:
     @classmethod
     def empty(cls, partition: int, settings: BufferSettings) -> Fold:
         """The state before the first row."""
-        return cls(
-            partition, settings, Pool(settings.capacity, LiveCandidates(settings.derivations)), GroupTable(partition)
-        )
+        return cls(partition, settings, Pool.empty(settings), GroupTable(partition))
 
     def apply(self, row: Row) -> Disposition:
         """Fold one row. Raises Rejected where a live event clashes with its group: then nothing changed."""
@@ -233,7 +230,7 @@ class Fold:
         self.groups.recall(row.resolved)
         self.drawn, self.next_draw = row.drawn, row.next_draw
         self.pool.settle(row.rollouts)
-        self.census.recall(row.census)
+        self.census.recall(row.census, self.pool)
         return Disposition.TAKEN
 
     def recall(self, row: StateRow) -> None:
@@ -278,5 +275,4 @@ class Fold:
         """What people see of this shard (`status`)."""
         resolved = self.groups.open_resolved
         opened = len(self.groups.opened) - resolved
-        one_sided = self.pool.live.one_sided
-        return self.census.numbers(opened=opened, resolved=resolved, candidates=self.pool.size, one_sided=one_sided)
+        return self.census.numbers(opened=opened, resolved=resolved, pool=self.pool)

@@ -8,14 +8,15 @@ a member seed that comes after its group's end isn't counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.sources.limits import Eviction
+from rolloutlog.buffer.sources.pool import Pool
 
 TRAINED, EVAL = "trained", "eval"
 OPEN, RESOLVED, CANDIDATES = "open", "resolved", "candidates"
-ENDED, SEEDS, SKIPPED = "ended ", "seeds ", "skipped "
+ENDED, SEEDS, SKIPPED, EVICTED = "ended ", "seeds ", "skipped ", "evicted "
 """Prefixes of what is counted by reason or kind."""
 _COUNTED = frozenset(Skip) - {Skip.ONE_SIDED}
 """Reasons of which the counts go on; the others are told as of now."""
@@ -29,21 +30,24 @@ class Tally:
     seeds: Counter[str] = field(default_factory=Counter[str])
     skipped: Counter[tuple[str, Skip]] = field(default_factory=Counter[tuple[str, Skip]])
 
-    def numbers(self, *, opened: int, resolved: int, candidates: int, one_sided: Mapping[str, int]) -> dict[str, int]:
-        """All of it under flat names, as the shard row has it; `opened` groups lack members, `resolved` ones don't;
-        `one_sided` are candidates that wait now, by derivation."""
-        skipped = {**self.skipped, **{(name, Skip.ONE_SIDED): number for name, number in one_sided.items()}}
+    def numbers(self, *, opened: int, resolved: int, pool: Pool) -> dict[str, int]:
+        """All of it under flat names, as the shard row has it; `opened` groups lack members, `resolved` ones don't.
+
+        Candidates are told as of now, and so are those that wait since their derivation is one-sided."""
+        waiting = {(name, Skip.ONE_SIDED): number for name, number in pool.live.one_sided.items()}
         return {
             OPEN: opened,
             RESOLVED: resolved,
-            CANDIDATES: candidates,
+            CANDIDATES: pool.size,
             **{ENDED + how: number for how, number in self.ended.items()},
             **{SEEDS + kind: number for kind, number in self.seeds.items()},
-            **{f"{SKIPPED}{name}: {reason}": number for (name, reason), number in skipped.items()},
+            **{f"{SKIPPED}{name}: {reason}": number for (name, reason), number in {**self.skipped, **waiting}.items()},
+            **{EVICTED + why: number for why, number in pool.evicted.items()},
         }
 
-    def recall(self, numbers: dict[str, int]) -> None:
+    def recall(self, numbers: dict[str, int], pool: Pool) -> None:
         """Go on from a shard row."""
+        pool.evicted = Counter({why: numbers.get(EVICTED + why, 0) for why in Eviction if EVICTED + why in numbers})
         self.ended = Counter(_under(numbers, ENDED))
         self.seeds = Counter(_under(numbers, SEEDS))
         told = (name.rpartition(": ") for name in _under(numbers, SKIPPED))
@@ -52,8 +56,8 @@ class Tally:
 
 
 def by_kind(numbers: dict[str, int]) -> dict[str, dict[str, int]]:
-    """What a shard row counts by kind: `ended`, `seeds`, `skipped`."""
-    return {prefix.strip(): _under(numbers, prefix) for prefix in (ENDED, SEEDS, SKIPPED)}
+    """What a shard row counts by kind: `ended`, `seeds`, `skipped`, `evicted`."""
+    return {prefix.strip(): _under(numbers, prefix) for prefix in (ENDED, SEEDS, SKIPPED, EVICTED)}
 
 
 def _under(numbers: dict[str, int], prefix: str) -> dict[str, int]:

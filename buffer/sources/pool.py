@@ -3,8 +3,8 @@ decisions/replay#30 to #35).
 
 Guarantees: holds rows, never payloads; which sources are here is a function of `rollouts` alone, since exhausted,
 refused, superseded and late ones keep their place, so the order in which the other topics are folded doesn't matter.
-Eviction is the capacity: the newest candidates stay. Leaves out: which rollouts qualify (`selection`) and which is
-may be drawn now (`live`).
+The newest candidates stay, within the limits that the settings name. Leaves out: the limits (`limits`), which rollouts
+qualify (`selection`) and which may be drawn now (`live`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sortedcontainers import SortedDict
+
+from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.sources.candidates import NOWHERE, Candidate, Mark, SourceRecord
+from rolloutlog.buffer.sources.limits import Eviction, Limits
 from rolloutlog.buffer.sources.live import LiveCandidates
+from rolloutlog.contract.settings import BufferSettings
 
 Attempt = tuple[int, int]
 """Member and attempt."""
@@ -25,21 +30,34 @@ class Pool:
     """At most `capacity` candidates, of the newest sources, none older than `floor`, an offset on `rollouts`.
 
     `offsets` finds the sources of a group by member and attempt; `early` holds marks of records that aren't folded yet.
-    `live` follows every change, of the fold and of what is in flight; `places` were given so far.
+    `live` follows every change, of the fold and of what is in flight; `places` were given so far; `evicted` counts the
+    candidates that weren't kept.
     """
 
     capacity: int
     live: LiveCandidates = field(compare=False)
+    limits: Limits = field(compare=False)
     floor: int = field(default=0, compare=False)
-    sources: dict[int, SourceRecord] = field(default_factory=dict[int, SourceRecord])
+    sources: SortedDict[int, SourceRecord] = field(default_factory=SortedDict[int, SourceRecord])
     offsets: dict[str, dict[Attempt, int]] = field(default_factory=dict[str, "dict[Attempt, int]"])
     early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
     size: int = 0
     places: int = field(default=0, compare=False)
+    evicted: Counter[Eviction] = field(default_factory=Counter[Eviction], compare=False)
+
+    @classmethod
+    def empty(cls, settings: BufferSettings) -> Pool:
+        """A pool before its first source."""
+        return cls(
+            settings.capacity, LiveCandidates(settings.derivations), Limits(settings.keep, settings.capacity)
+        )  # fmt: skip
 
     def add(self, source: SourceRecord) -> None:
-        """Take the newest record's source."""
+        """Take the newest record's source, unless its own reward is one that isn't kept."""
         row = source.row
+        if not self.limits.takes(row.reward):
+            self.evicted[Eviction.REWARD] += len(source.candidates)
+            return
         if len(source.candidates) > 1:
             source.candidates.sort(key=lambda candidate: candidate.order)
         self.sources[row.offset] = source
@@ -51,21 +69,40 @@ class Pool:
             candidate.place = self.places
             self.places += 1
             self.live.add(source, candidate)
-        while self.size > self.capacity:
-            self._evict()
+        self.limits.add(source)
+        self._make_room(row)
 
-    def _evict(self) -> None:
-        """Drop the oldest candidate, and its source with the last of them."""
-        offset, source = next(iter(self.sources.items()))
-        candidate = source.candidates.pop(0)
+    def _make_room(self, row: RolloutRow) -> None:
+        """That record came: what is above a limit leaves, the oldest first."""
+        for offset in self.limits.aged(row):
+            self._evict(self.sources[offset], Eviction.AGE)
+        for offset in self.limits.crowded(row):
+            self._evict_first(self.sources[offset], Eviction.ENV_SHARE)
+        while self.size > self.capacity:
+            self._evict_first(self.sources.peekitem(0)[1], Eviction.CAPACITY)
+
+    def _evict_first(self, source: SourceRecord, why: Eviction) -> None:
+        """Drop the first candidate of a source, and the source with the last of them."""
+        if len(source.candidates) == 1:
+            self._evict(source, why)
+        else:
+            self._drop(source.candidates.pop(0), why)
+            self.limits.shrink(source.row, 1)
+
+    def _evict(self, source: SourceRecord, why: Eviction) -> None:
+        row, kin = source.row, self.offsets[source.row.group]
+        for candidate in source.candidates:
+            self._drop(candidate, why)
+        self.limits.remove(source)
+        del self.sources[row.offset], kin[row.member, row.attempt]
+        if not kin:
+            del self.offsets[row.group]
+
+    def _drop(self, candidate: Candidate, why: Eviction) -> None:
         self.live.remove(candidate)
         candidate.place = NOWHERE
         self.size -= 1
-        if not source.candidates:
-            row, kin = source.row, self.offsets[source.row.group]
-            del self.sources[offset], kin[row.member, row.attempt]
-            if not kin:
-                del self.offsets[row.group]
+        self.evicted[why] += 1
 
     @property
     def oldest(self) -> int:
@@ -80,7 +117,10 @@ class Pool:
         source = self.sources[offset]
         source.notes.add(event_id)
         source.reward = reward
-        self._list_anew(source)
+        if self.limits.takes(reward):
+            self._list_anew(source)
+        else:
+            self._evict(source, Eviction.REWARD)
         return True
 
     def supersede(self, group: str, member: int, attempt: int) -> None:

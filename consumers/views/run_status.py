@@ -31,8 +31,8 @@ RECENT_S, RATE_S = 300, 60
 
 
 async def status(settings: Settings) -> dict[str, Any]:
-    """One object: `run`, `policy`, `groups`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`, `shards` and
-    `skips`; `groups` is null where no buffer has folded anything."""
+    """One object: `run`, `policy`, `groups`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`, `shards`,
+    `skips` and `evicted`; `groups` is null where no buffer has folded anything."""
     connection = await connect(settings, Role.PEOPLE)
     run = await read_run(connection)
     trainer = run.trainer_settings() or settings.trainer
@@ -57,6 +57,7 @@ async def status(settings: Settings) -> dict[str, Any]:
         "topics": _topics(known),
         "shards": [_lag(known, states.get(number), number) for number in range(run.partitions)],
         "skips": dict(sorted(kinds["skipped"].items())),
+        "evicted": dict(sorted(kinds["evicted"].items())),
     }
 
 

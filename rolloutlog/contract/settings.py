@@ -33,6 +33,7 @@ __all__ = [
     "BufferSettings",
     "Deadline",
     "DerivationSettings",
+    "KeepSettings",
     "OnExpire",
     "OverProvision",
     "Section",
@@ -127,6 +128,26 @@ def _default_derivations() -> list[DerivationSettings]:
     return [DerivationSettings.model_validate({"name": name, "derive": derive}) for name, derive in given]
 
 
+class KeepSettings(Section):
+    """What a shard keeps of its newest candidates (design/buffer#eviction)."""
+
+    max_age: int | None = Field(default=None, ge=0, le=MOST)
+    """Versions by which a record may be newer than a source before that leaves; unset: no limit."""
+    env_share: float | None = Field(default=None, gt=0, le=1)
+    """Part of the capacity that one environment may take, above which its oldest leave; unset: all of it."""
+    min_reward: float | None = None
+    """Sources of less reward aren't kept; unset: any."""
+    max_reward: float | None = None
+    """Sources of more reward aren't kept; unset: any."""
+
+    @model_validator(mode="after")
+    def _band(self) -> KeepSettings:
+        low, high = self.min_reward, self.max_reward
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"min_reward {low} is above max_reward {high}")
+        return self
+
+
 class BufferSettings(Section):
     """The buffer service (design/buffer#fold)."""
 
@@ -140,6 +161,8 @@ class BufferSettings(Section):
     """Derived seeds per resolved underived group, at most."""
     capacity: int = Field(default=4096, ge=1, le=MOST)
     """Candidates a shard keeps, newest."""
+    keep: KeepSettings = Field(default_factory=KeepSettings)
+    """Limits within that capacity."""
     salt: str = "0"
     """Changes every draw."""
     lease_s: float = Field(default=60.0, gt=0, le=LONGEST_S)
