@@ -78,7 +78,7 @@ def exit_code(settings: Settings) -> int:
         (lambda seed: {"id": "x"}, Finding.ID),
         (lambda seed: {"derivation": "recheck"}, Finding.CANDIDATE),
     ],
-    ids=str,
+    ids=["its messages", "its id", "its derivation"],
 )
 def test_a_seed_that_somebody_else_wrote_is_told_with_its_place(one: Settings, change: Any, finding: Finding) -> None:
     """Its draw is a true one: it stands where the seed of that draw would."""
