@@ -106,7 +106,8 @@ async def _ledger(
     connection: Connection, known: Mapping[Place, Ends], small: SmallTopics, partition: int
 ) -> PartitionLedger:
     index = (await read_index(connection, {partition: known[Topic.ROLLOUT_INDEX, partition]}))[partition]
-    indexed = {row.offset async for rows in index.rows() for _, row in rows if isinstance(row, RolloutRow)}
+    rollouts = (row async for rows in index.rows() for _, row in rows if isinstance(row, RolloutRow))
+    indexed = {row.offset: row.rejected async for row in rollouts}
     folded = None if index.state is None else index.state.rollouts
     oldest = min(indexed, default=folded or 0) if index.is_cut else 0
     end = known[Topic.ROLLOUTS, partition]
@@ -119,6 +120,7 @@ async def _ledger(
         indexed=frozenset(indexed),
         folded=folded,
         indexed_from=oldest,
+        spoilt=frozenset(offset for offset, rejected in indexed.items() if rejected),
     )
     if end.stable > end.first:
         async with Tail(connection, {(Topic.ROLLOUTS, partition): end.first}, known=known) as tail:

@@ -19,13 +19,15 @@ from rolloutlog.contract.wire.rejection import Rejected
 class AccountedRecord:
     """A data record. `slot` and `status` are None where its headers can't be read.
 
-    `cancelled`: it was aborted, and its member cancelled after.
+    `cancelled`: it was aborted, and its member cancelled after. `repeats`: it says again what the trainer alone had
+    rejected, so to the shard, which took that one, it is a duplicate (design/groups#retry).
     """
 
     offset: int
     slot: Slot | None = None
     status: Status | None = None
     duplicate: bool = False
+    repeats: bool = False
     cancelled: bool = False
 
 

@@ -36,8 +36,8 @@ class PartitionLedger:
     """Fold of one partition. `rejected` holds offsets on `rollouts` with a dead letter, `finals` the live final events.
 
     `indexed` are the offsets of records with a row on `rollout-index`, which has rows from the record at `indexed_from`
-    on; `folded` is the shard's next offset on `rollouts` (None: no shard has run, so no row is missing). `first` is the
-    partition's first offset.
+    on; `spoilt` those whose row says that they are bad; `folded` is the shard's next offset on `rollouts` (None: no
+    shard has run, so no row is missing). `first` is the partition's first offset.
     """
 
     partition: int
@@ -48,8 +48,11 @@ class PartitionLedger:
     indexed: frozenset[int]
     folded: int | None
     indexed_from: int = 0
+    spoilt: frozenset[int] = frozenset()
     groups: dict[str, GroupAccount] = field(default_factory=dict[str, GroupAccount])
     _records: dict[int, AccountedRecord] = field(default_factory=dict[int, AccountedRecord])
+    _trainers: set[str] = field(default_factory=set[str])
+    """Ids of records that the trainer alone rejected: the shard has a row of each as a good one."""
     _ends: dict[str, GroupFinal] = field(init=False)
     _expired: set[tuple[str, int, int]] = field(init=False)
 
@@ -78,7 +81,11 @@ class PartitionLedger:
             self._records[event.offset] = AccountedRecord(event.offset)
             return
         found = self._records[event.offset] = AccountedRecord(event.offset, slot, STATUS_OF[kind])
-        if not rejected:
+        if rejected:
+            if event.offset in self.indexed and event.offset not in self.spoilt:
+                self._trainers.add(slot.event_id)
+        else:
+            found.repeats = slot.event_id in self._trainers
             record = Record(slot.attempt, STATUS_OF[kind], event.handle, _digest(event))
             self._account(slot.group).admit(slot, found, record)
 
@@ -164,7 +171,8 @@ class PartitionLedger:
         if self.folded is None:
             return
         for record in self._records.values():
-            known = record.offset in self.rejected or record.duplicate or record.offset in self.indexed
+            known = record.offset in self.rejected or record.duplicate or record.repeats
+            known |= record.offset in self.indexed
             if self.indexed_from <= record.offset < self.folded and not known:
                 slot = record.slot
                 yield Violation("no-row", slot and slot.group, slot and slot.rollout, self.partition, record.offset)

@@ -21,6 +21,7 @@ class Role(StrEnum):
     PUBLISHERS = "publishers"
     REPLAY = "replay"
     AUDIT = "audit"
+    RETRY = "retry"
     PEOPLE = "people"
 
 
@@ -34,6 +35,7 @@ USED_BY: dict[Role, tuple[str, ...]] = {
     Role.PUBLISHERS: ("PolicyPublisher",),
     Role.REPLAY: ("replay", "ReplayBuffer"),
     Role.AUDIT: ("audit",),
+    Role.RETRY: ("dead-letters retry",),
     Role.PEOPLE: ("status", "groups", "candidates", "seeds list", "show", "tail", "dead-letters list"),
 }
 """Commands of `rolloutlog`, and classes of the library."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -21,15 +22,20 @@ from rolloutlog.consumers.replaying.freezing import freeze
 from rolloutlog.consumers.replaying.horizons import Until
 from rolloutlog.consumers.replaying.replay_buffer import ReplayBuffer
 from rolloutlog.consumers.replaying.seed_check import check_seeds
+from rolloutlog.consumers.retrying.letter import LetterFilter
+from rolloutlog.consumers.retrying.outcome import Outcome
+from rolloutlog.consumers.retrying.retry_service import retry
 from rolloutlog.consumers.views.run_status import status
 from rolloutlog.consumers.views.seed_view import candidate_rows, seed_rows
 from rolloutlog.consumers.views.tailing import tail_events
 from rolloutlog.contract.errors import NotFound
+from rolloutlog.contract.events.dead_letters import rejected_event
 from rolloutlog.contract.events.seeds import Ask, Seed
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import SeedKind
+from rolloutlog.contract.vocabulary import RejectReason, SeedKind
+from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.acls import Right, acls
 from rolloutlog.kafka.client.admin import create_topics, delete_topics, describe_topics, with_admin
 from rolloutlog.kafka.client.altering import alter_topics
@@ -38,6 +44,7 @@ from rolloutlog.kafka.client.owners import owners
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.read.reading import read_one
 from rolloutlog.kafka.run_record import declare
+from rolloutlog.kafka.write.writing import Writer
 from rolloutlog.producers.importing.demo_records import demo_run
 from rolloutlog.producers.importing.follow import follow_runs
 from rolloutlog.producers.importing.import_service import import_runs
@@ -227,6 +234,18 @@ async def prove(settings: Settings, admin: Settings) -> None:
     await audit(settings)
 
 
+async def mend(settings: Settings, admin: Settings) -> None:
+    """Try a record again that is sound, whatever its dead letter says."""
+    connection = connection_of(admin)
+    async with RolloutProducer(admin) as producer:
+        await producer.publish(sound(f"mended-{secrets.token_hex(4)}"))
+    event = (await everything(admin, Topic.ROLLOUTS))[-1]
+    async with Writer(connection) as writer:
+        await writer.send(rejected_event(event, Rejected(RejectReason.SHAPE, "once"), source="/test", now=0))
+    (retried,) = await retry(settings, LetterFilter(place=f"{Topic.ROLLOUTS}/{event.partition}/{event.offset}"))
+    assert retried.outcome is Outcome.PUBLISHED
+
+
 async def look(settings: Settings, admin: Settings) -> None:
     """Everything that only looks."""
     await status(settings)
@@ -248,6 +267,7 @@ WORK: dict[Role, tuple[str, Work]] = {
     Role.BUFFER: (RECORDED, buffer),
     Role.REPLAY: (RECORDED, export),
     Role.AUDIT: (RECORDED, prove),
+    Role.RETRY: (LIVE, mend),
     Role.PEOPLE: (RECORDED, look),
 }
 """In this order: a publisher starts a timeline, on which the trainer would have nothing to train."""

@@ -1,4 +1,4 @@
-"""What is on the log about groups when a trainer starts: final events, expired members, its own dead letters.
+"""What is on the log about groups when a trainer starts: final events, expired members, dead letters.
 
 Guarantees: read to the end once, before any rollout; a final event counts if it is live on the current timeline's
 ancestor path, a `member.expired` always, so a group is trained at most once over restarts (design/trainer#timelines).
@@ -18,11 +18,11 @@ from rolloutlog.contract.events.validation import read_headers
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.ends import ends_at
 from rolloutlog.kafka.read.reading import settled
 from rolloutlog.kafka.read.tail import Tail
-from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
 from rolloutlog.trainer.groups.assembly import Attempts
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class GroupHistory:
-    """`finals` are the live ones by group, `rejected_before` the records that a trainer sent to the dead letters.
+    """`finals` are the live ones by group, `rejected_before` the records of rollouts that a dead letter names, whoever
+    wrote it, by place: its reason stays true for good, so that a group is never trained by a record which the audit
+    counts as rejected.
 
     What the shard sends to the dead letters, such as an event on another partition than its group's of P, is passed
     over.
@@ -39,7 +41,7 @@ class GroupHistory:
     partitions: int | None = None
     finals: dict[str, GroupFinal] = field(default_factory=dict[str, GroupFinal])
     expired: dict[str, Attempts] = field(default_factory=dict[str, Attempts])
-    rejected_before: set[Handle] = field(default_factory=set[Handle])
+    rejected_before: dict[Handle, RejectReason] = field(default_factory=dict[Handle, RejectReason])
 
     @property
     def last_step(self) -> int | None:
@@ -73,7 +75,7 @@ async def read_group_history(
         for event in events:
             recorded.fold(event, history)
     async for events in _committed(connection, [(Topic.DEAD_LETTERS, 0)], wait_s):
-        recorded.rejected_before.update(handle for event in events if (handle := _own_rejection(event)) is not None)
+        recorded.rejected_before.update(filter(None, map(_rejection, events)))
     return recorded
 
 
@@ -87,9 +89,12 @@ async def _committed(
             yield events
 
 
-def _own_rejection(event: Event) -> Handle | None:
-    """The rollout that a dead letter of a trainer names."""
-    if event.headers.raw.get("ce_source") != SOURCE.encode():
-        return None
+def _rejection(event: Event) -> tuple[Handle, RejectReason] | None:
+    """The record of `rollouts` that a dead letter names, and why; None for other ones, and for an unknown reason."""
     topic, handle = rejected_place(event) or (None, None)
-    return handle if topic is Topic.ROLLOUTS else None
+    if topic is not Topic.ROLLOUTS or handle is None:
+        return None
+    try:
+        return handle, RejectReason(event.headers.reason or "")
+    except ValueError:
+        return None

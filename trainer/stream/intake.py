@@ -36,7 +36,7 @@ class Budget:
 class Intake:
     """Assemblies by partition, fed from a tail. `changed` and `rejected_now` are for the caller to take and clear.
 
-    `rejected_before` are records that a dead letter of a trainer already names.
+    `rejected_before` are records that a dead letter named when this was opened, and why.
     """
 
     tail: Tail
@@ -44,7 +44,7 @@ class Intake:
     assemblies: Mapping[int, Assembly]
     blobs: BlobStore | None
     budget: Budget
-    rejected_before: set[Handle] = field(default_factory=set[Handle])
+    rejected_before: Mapping[Handle, RejectReason] = field(default_factory=dict[Handle, RejectReason])
     changed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     rejected_now: list[tuple[Event, Rejected]] = field(default_factory=list[tuple[Event, Rejected]])
 
@@ -106,14 +106,15 @@ class Intake:
         fact = fact_of(event, self.partitions, body)
         return await self._known(event, fact) if isinstance(fact, Arrived) else fact
 
-    async def _known(self, event: Event, fact: Arrived) -> Fact:
-        """The fact, or that its record is bad since a policy was never published, or was bad before."""
+    async def _known(self, event: Event, fact: Arrived) -> Fact | None:
+        """The fact, or that its record is bad since a policy was never published, or a dead letter names it; None where
+        that says nothing of its slot."""
+        if (before := self.rejected_before.get(event.handle._replace(size=0))) is not None:
+            rejected = Rejected(before, "rejected before")
+            return Bad(fact.rollout.slot, rejected) if rejected.resolves else None
         unknown = await self.policies.unknown(fact.rollout.trajectory)
-        before = event.handle._replace(size=0) in self.rejected_before
-        if unknown is None and not before:
+        if unknown is None:
             return fact
-        reason = "rejected by an earlier trainer" if before else f"policy {unknown} was never published"
-        rejected = Rejected(RejectReason.POLICY_UNKNOWN, reason)
-        if not before:
-            self.rejected_now.append((event, rejected))
+        rejected = Rejected(RejectReason.POLICY_UNKNOWN, f"policy {unknown} was never published")
+        self.rejected_now.append((event, rejected))
         return Bad(fact.rollout.slot, rejected)

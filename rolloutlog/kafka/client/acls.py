@@ -30,7 +30,7 @@ GROUPS = {
 """The operator waits until the group has a coordinator, so that no first service fails; people see who owns what."""
 TRANSACTIONS = {
     Role.BUFFER: "buffer.", Role.TRAINER: "trainer", Role.PUBLISHERS: "trainer", Role.IMPORTERS: "import.",
-    Role.OPERATOR: "run",
+    Role.OPERATOR: "run", Role.RETRY: "retry",
 }  # fmt: skip
 """Transactional ids below the namespace; one that ends in a dot is a prefix."""
 
