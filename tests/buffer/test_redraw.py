@@ -23,6 +23,7 @@ from tests.buffer.partition_log import NOW, Owner, PartitionLog, settings_of
 RUN = settings_of(
     buffer={
         "capacity": 6,
+        "keep": {"env_share": 0.7, "min_reward": 0.1},
         "derivations": [
             {
                 "name": "continue",
@@ -69,7 +70,7 @@ def redrawn(log: PartitionLog, rows: list[Row], batch: int = 3) -> list[Redrawn]
 
 @given(st.randoms(use_true_random=False), st.integers(1, 30))
 def test_every_seed_is_drawn_again_to_the_byte(random: Random, steps: int) -> None:
-    """Over late rewards, draws in flight, new owners and a balanced derivation; each is looked at once."""
+    """Over late rewards, draws in flight, new owners, limits and a balanced derivation; each is looked at once."""
     log = played(random, steps)
     found = redrawn(log, log.rows)
     assert [each.row.seed.id for each in found] == [seed.id for seed in log.seeds if seed.draw and not seed.asks]
