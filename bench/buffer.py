@@ -52,7 +52,7 @@ def fill(fold: Fold, first: int, count: int) -> None:
     for offset in range(first, first + count):
         read = decode(encode(row(id_of("bench", offset // GROUP), offset % GROUP, offset)))
         if isinstance(read, RolloutRow):
-            fold.pool.add(SourceRecord(read, candidates_of(read, fold.settings, fold.census.skipped), read.reward))
+            fold.pool.add(SourceRecord.of(read, candidates_of(read, fold.settings, fold.census.skipped)))
 
 
 def draw(fold: Fold, settings: Settings) -> float:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from msgspec.structs import replace
-
 from rolloutlog.buffer.group.closed_group import ClosedGroup
 from rolloutlog.buffer.group.group import Disposition, End, Group
 from rolloutlog.buffer.group.member import Record
@@ -140,10 +138,9 @@ class Fold:
         if not candidates:
             return
         notes = group.member(row.member).notes.get(row.attempt)
-        plain = replace(row, late=False) if row.late else row  # which depends on the interleaving
-        source = SourceRecord(plain, candidates, row.reward, dead=dead)
+        source = SourceRecord.of(row, candidates, dead=dead)
         if notes is not None:
-            source.reward, source.notes = notes.facts.get("reward", row.reward), set(notes.ids)
+            source.reward, source.notes = notes.facts.get("reward", row.reward), frozenset(notes.ids)
         self.pool.add(source)
 
     def _annotation(self, row: AnnotationRow) -> Disposition:

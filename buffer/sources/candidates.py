@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 
@@ -66,6 +68,13 @@ class SourceRecord:
     row: RolloutRow
     candidates: list[Candidate]
     reward: float | None = None
-    notes: set[str] = field(default_factory=set[str])
+    notes: frozenset[str] = frozenset()
     dead: bool = False
     first_row: int | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, row: RolloutRow, candidates: list[Candidate], *, dead: bool = False) -> SourceRecord:
+        """A record of which candidates were found; of its row without what only finding them needed.
+
+        `late` depends on how the inputs interleave, so it isn't kept either."""
+        return cls(replace(row, late=False, packed=b"", stop=None), candidates, row.reward, dead=dead)

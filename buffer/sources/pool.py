@@ -115,7 +115,7 @@ class Pool:
         if offset is None or event_id in self.sources[offset].notes:
             return False
         source = self.sources[offset]
-        source.notes.add(event_id)
+        source.notes |= {event_id}
         source.reward = reward
         if self.limits.takes(reward):
             self._list_anew(source)
