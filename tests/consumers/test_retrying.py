@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.buffer.group.group import Group
 from rolloutlog.buffer.group.member import Record
 from rolloutlog.consumers.audit.auditor import Audit, audit
@@ -38,11 +39,16 @@ from tests.buffer.events_by_hand import annotated
 from tests.buffer.partition_log import NOW, group_id
 from tests.consumers.account import dead_letters
 from tests.consumers.test_buffer_service import OPTIONS, drain
+from tests.live.shell import Shell
 from tests.trainer import desk
 from tests.trainer.log import Log
 
 SOURCE = "/tests"
 ALL = LetterFilter()
+CONFIG = """
+topics = {partitions = 1}
+trainer = {batch_groups = 1, max_open = 64, overcommit = true}
+"""
 
 
 @pytest.fixture
@@ -210,6 +216,30 @@ async def test_what_cant_be_tried_again_is_told_and_left(log: Log) -> None:
     (only,) = await retry(log.settings, LetterFilter(place="rollouts/0/77"))
     assert only.as_json()["why"] == ADVICE[Outcome.GONE]
     assert {one.letter.place for one in await retry(log.settings, LetterFilter(topic=Topic.SEEDS))} == {"seeds/0/77"}
+
+
+@pytest.mark.broker
+def test_the_command_says_what_became_of_each_and_ends_with_1_where_one_fails(
+    kafka_broker: EmbeddedKafka, tmp_path: Path
+) -> None:
+    shell = Shell(kafka_broker, tmp_path, f'blobs = "{tmp_path / "blobs"}"\n' + CONFIG)
+    shell.run("topics", "create")
+    log = Log(shell.settings)
+    asyncio.run(log.bring(0))
+    hidden = asyncio.run(rejected(log, "a"))
+    (letter,) = shell.lines("dead-letters", "list")
+    place = f"rollouts/{letter['partition']}/{letter['offset']}"
+    (still,) = shell.lines("dead-letters", "retry", place, code=1)
+    assert (still["place"], still["reason"], still["outcome"]) == (place, "claim-missing", "fails")
+    mend(hidden)
+    assert shell.run("dead-letters", "retry", "--reason", "digest") == ""
+    assert "1 published" in shell.run("dead-letters", "retry", "--dry-run")
+    assert "1 published" in shell.run("dead-letters", "retry", "--reason", "claim-missing", "--topic", "rollouts")
+    (again,) = shell.lines("dead-letters", "retry")
+    assert (again["outcome"], again["why"]) == ("there", ADVICE[Outcome.THERE])
+    shell.run("buffer", "run", "--drain")
+    (audit,) = shell.lines("audit")
+    assert (audit["ok"], audit["rejected"], audit["pending"]) == (True, 1, 2)
 
 
 def sound(member: int = 0, attempt: int = 1, digest: str = "d", size: int = 2) -> SoundNow:
