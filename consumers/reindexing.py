@@ -1,7 +1,8 @@
 """Folding the index anew from its inputs, where it can't be read or trusted any more (design/exactly-once#index: it is
 a fold of them).
 
-Guarantees: nothing is emitted, and no dead letter is written that is on the log already, so nothing is said twice; the
+Guarantees: nothing is emitted, and no dead letter is written that is on the log already, so nothing is said twice; a
+rollout that a shard rejected stays rejected; the
 old rows are read by nobody any more, and until the inputs are read to their end no service takes the new ones for
 whole; a crash leaves what a second call begins anew. It refuses while a buffer service runs, and whoever starts one
 meanwhile fences it or is fenced by it. Leaves out: deleting the old rows, which retention does.
@@ -11,16 +12,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from rolloutlog.consumers.buffer_service import ended_by
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.errors import Fenced
-from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.dead_letters import rejected_place
+from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, store_of
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.client.owners import owners
@@ -32,6 +38,8 @@ from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import agree
 
+SHARD_SOURCE = "/buffer/"
+"""How the source of what a shard wrote begins."""
 HINT = "stop the buffer services, and run `rolloutlog buffer reindex` again"
 
 
@@ -44,10 +52,26 @@ class Reindexed:
     cut: list[str]
 
 
+@dataclass(slots=True)
+class KnownLetters:
+    """Dead letters on the log: their ids, and why a shard rejected which records of `rollouts`, which stays so whatever
+    today's code thinks of them (design/groups#retry)."""
+
+    ids: set[bytes] = field(default_factory=set[bytes])
+    rejected: dict[Handle, Rejected] = field(default_factory=dict[Handle, Rejected])
+
+    def fold(self, event: Event) -> None:
+        """Fold one event of `dead-letters`."""
+        self.ids.add(event.headers.raw.get(Headers.id.name, b""))
+        topic, handle = rejected_place(event) or (None, None)
+        if topic is Topic.ROLLOUTS and handle is not None and (event.headers.source or "").startswith(SHARD_SOURCE):
+            with suppress(ValueError):
+                reason = RejectReason(event.headers.reason or "")
+                self.rejected[handle] = Rejected(reason, "rejected before")
+
+
 class ReindexShard(BufferShard):
-    """A shard that folds and never emits; `dead_letters` are the ids of the dead letters on the log, and its partition
-    is added
-    to `done` once all of it is folded and committed."""
+    """A shard that folds and never emits; its partition is added to `done` once all of it is folded and committed."""
 
     def __init__(
         self,
@@ -55,13 +79,22 @@ class ReindexShard(BufferShard):
         settings: Settings,
         payloads: PayloadReader,
         blobs: BlobStore | None,
-        dead_letters: frozenset[bytes],
+        dead_letters: KnownLetters,
         done: set[int],
     ) -> None:
         super().__init__(partition, settings, payloads, blobs)
         self._dead_letters, self._done = dead_letters, done
         self.shard.fold.whole = False
         self.shard.is_dirty = True  # an empty partition gets its shard row too
+
+    async def fold(self, events: Sequence[Event], moment: Moment) -> None:
+        """Fold events of the inputs; what was rejected stays rejected."""
+        for event in events:
+            before = self._dead_letters.rejected.get(event.handle._replace(size=0))
+            if event.topic is Topic.ROLLOUTS and before is not None:
+                self.shard.read(event, before, now=moment.now, clock=moment.clock)
+            else:
+                await super().fold([event], moment)
 
     async def flush(self, inputs: Inputs, moment: Moment) -> Sequence[Outgoing]:
         """Rows, dead letters that nobody has written, and the shard row."""
@@ -74,7 +107,7 @@ class ReindexShard(BufferShard):
 
     def _is_repeated(self, record: Outgoing) -> bool:
         """A dead letter that is on the log already."""
-        return record.topic is Topic.DEAD_LETTERS and _id(record) in self._dead_letters
+        return record.topic is Topic.DEAD_LETTERS and _id(record) in self._dead_letters.ids
 
     def committed(self, offsets: Sequence[int]) -> None:
         """What `flush` returned is on the log."""
@@ -126,12 +159,12 @@ async def _alone(connection: Connection, role: str) -> None:
         )
 
 
-async def _dead_letters(connection: Connection) -> frozenset[bytes]:
-    """Ids of the dead letters on the log."""
-    found: set[bytes] = set()
+async def _dead_letters(connection: Connection) -> KnownLetters:
+    found = KnownLetters()
     async for events in read_to_end(connection, Topic.DEAD_LETTERS, 0):
-        found.update(event.headers.raw.get(Headers.id.name, b"") for event in events)
-    return frozenset(found)
+        for event in events:
+            found.fold(event)
+    return found
 
 
 def _id(record: Outgoing) -> bytes:

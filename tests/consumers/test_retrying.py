@@ -19,6 +19,7 @@ from rolloutlog.consumers.retrying.letter import Letter, LetterFilter
 from rolloutlog.consumers.retrying.outcome import ADVICE, Outcome, Retried
 from rolloutlog.consumers.retrying.rejected_rollout import GroupsNow, SoundNow
 from rolloutlog.consumers.retrying.retry_service import retry
+from rolloutlog.consumers.views.shard_view import shard_views
 from rolloutlog.contract.errors import Fenced
 from rolloutlog.contract.events.dead_letters import derivation_rejected_event, rejected_event, rejected_line
 from rolloutlog.contract.events.event import Event, Outgoing, rollout_event
@@ -151,6 +152,10 @@ async def test_a_record_of_a_dead_letter_is_never_trained_by_a_trainer_that_find
     mend(await rejected(log, "a"))
     survivors = log.settings.trainer.model_copy(update={"min_survivors": 1})
     log.settings = log.settings.model_copy(update={"trainer": survivors})
+    await reindex(log.settings, options=OPTIONS)
+    folds = [shard.fold async for shard in shard_views(log.connection, log.settings)]
+    (group,) = [opened.group for fold in folds for opened in fold.groups.opened.values()]
+    assert [group.status(member) for member in range(2)] == ["completed", "failed"], "by a shard that reads it anew"
     assert await train(log) == 1
     (final,) = await log.finals()
     assert [member.status for member in final.members] == ["completed", "failed"]
