@@ -1,8 +1,7 @@
 """A shard of the buffer on the partition loop: what the pure shard can't do itself (design/buffer#rendering).
 
 Guarantees: claimed bodies and payloads are read outside of transactions; one that can't be had is a dead letter or a
-void draw, in whose place the next is drawn at once, never an end of the service. A shard is restored from the first row
-on, so that a duplicate of a group that ended long ago stays a duplicate. Leaves out: folding and choosing
+void draw, in whose place the next is drawn at once, never an end of the service. Leaves out: folding and choosing
 (`rolloutlog.buffer.shard.shard`).
 """
 
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.rendering import Void
 from rolloutlog.buffer.shard.shard import Shard
-from rolloutlog.consumers.fold_rows import restore
+from rolloutlog.consumers.fold_rows import recall_chunk, restore
 from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.contract.errors import NotFound, RunMismatch
 from rolloutlog.contract.events.event import Event, Outgoing
@@ -63,7 +62,11 @@ class BufferShard:
                 f"the shard row {row.handle} was written under other settings than {self._settings.digest}"
             )
         self.shard.recall(state)
-        return Checkpoint({topic: state.next_offset(topic) for topic in INPUT_TOPICS}, state.begins, state.needed)
+        return Checkpoint({topic: state.next_offset(topic) for topic in INPUT_TOPICS}, state.needed, state.chunk)
+
+    def recall_chunk(self, row: Event) -> int | None:
+        """Take the ids of ended groups; where the chunk before lies. Raises IndexMismatch."""
+        return recall_chunk(self.shard, row)
 
     def restore(self, rows: Sequence[Event]) -> None:
         """Fold rows of the index. Raises IndexMismatch."""

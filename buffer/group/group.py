@@ -220,6 +220,13 @@ class Group:
         return [i for _, i in sorted(found)]
 
     @property
+    def settled(self) -> bool:
+        """True once every member is resolved as `rollouts` alone says: whatever was promised, and whatever expired."""
+        known = self.shape or self.hinted
+        size = known.size if known else self.cancel_size
+        return size > 0 and all(i in self.members and self.members[i].settled for i in range(size))
+
+    @property
     def resolved(self) -> bool:
         """True once every member is resolved, so the group can be judged."""
         return self.size > 0 and not self.open_members

@@ -118,6 +118,14 @@ class Member:
         return self.status is MemberStatus.COMPLETED and self.reward is not None
 
     @property
+    def settled(self) -> bool:
+        """Resolved, whatever expired: eval members never do."""
+        ended = self._ended
+        if ended is MemberStatus.COMPLETED:
+            return self.reward is not None
+        return ended is MemberStatus.FAILED or self.cancelled
+
+    @property
     def resolved(self) -> bool:
         """Nothing more is awaited: completed with its reward, failed, or cancelled (design/groups#resolution)."""
         return self.complete or self.status in (MemberStatus.FAILED, MemberStatus.CANCELLED)

@@ -36,10 +36,16 @@ class LeaseHolder(NamedTuple):
 
 
 class Kinship(NamedTuple):
-    """Whether a group trains, and the derivation that made it."""
+    """Whether a group trains, and the derivation that made it; `offset` is that of the event that says so."""
 
     kind: RunKind
     derivation: str | None
+    offset: int = 0
+
+    @classmethod
+    def of(cls, seed: Seed) -> Kinship:
+        """What an origin seed says."""
+        return cls(seed.run_kind, seed.derivation)
 
     @property
     def is_underived(self) -> bool:
@@ -62,23 +68,35 @@ class Kin:
 
     @property
     def is_eval(self) -> bool:
-        """True for a group that never trains."""
-        return self.known is not None and self.known.kind is RunKind.EVAL
+        """True for a group that never trains, as a good record or its origin seed says."""
+        said = [kinship for kinship in (self.recorded, self.promised) if kinship is not None]
+        return any(kinship.kind is RunKind.EVAL for kinship in said)
 
     def learn(self, row: RolloutRow) -> bool:
-        """The first good record says it, and until there is one the first bad one; False if this is no news."""
-        if self.recorded is not None or (row.rejected and self.hinted is not None):
+        """The first good record says it, and the first bad one hints at it; False if this is no news."""
+        said = Kinship(row.kind, row.derivation, row.offset)
+        if row.rejected and self.hinted is None:
+            self.hinted = said
+        elif not row.rejected and self.recorded is None:
+            self.recorded = said
+        else:
             return False
-        said = Kinship(row.kind, row.derivation)
-        self.recorded, self.hinted = (None, said) if row.rejected else (said, None)
         return True
+
+    def forget_from(self, offset: int) -> None:
+        """What records at or above that offset said is void."""
+        if self.recorded is not None and self.recorded.offset >= offset:
+            self.recorded = None
+        if self.hinted is not None and self.hinted.offset >= offset:
+            self.hinted = None
 
 
 @dataclass(slots=True)
 class OpenGroup:
     """One open group. `seeds` are all seeds of it by id, `seed` is the origin's text
-    without task and messages, `first_row` the lowest offset of its rows on the index. `counted`: among the resolved
-    underived ones, `counted_derived`: among the open derived ones, `counted_whole`: among the resolved ones."""
+    without task and messages, `first_row` the lowest offset of its rows on the index. `settled_at` is the offset behind
+    the event on `rollouts` by which all members were resolved first. `counted`: among the resolved underived ones,
+    `counted_derived`: among the open derived ones, `counted_whole`: among the resolved ones."""
 
     group: Group
     partition: int
@@ -89,6 +107,7 @@ class OpenGroup:
     takes: dict[str, LeaseHolder] = field(default_factory=dict[str, LeaseHolder])
     cancelled_seeds: set[str] = field(default_factory=set[str])
     refused: bool = False
+    settled_at: int | None = None
     counted: bool = False
     counted_derived: bool = False
     counted_whole: bool = field(default=False, compare=False)
@@ -110,16 +129,9 @@ class OpenGroup:
         """The candidate that the origin seed drew."""
         return None if self.seed is None else mark_of(self.seed, self.partition)
 
-    def membership(self, _group_id: str) -> Group:
-        """The group that a record is folded into."""
-        return self.group
-
-    def keep(self, group: Group) -> None:
-        """All of an open group is kept as it is."""
-
-    def is_late(self, _offset: int) -> bool:
-        """True for a record that came too late for its group; never before it has ended."""
-        return False
+    def agrees_on(self, shape: Shape) -> bool:
+        """True where good records of the group have that shape."""
+        return shape == self.group.shape
 
     def emitted(self, seed: Seed, offset: int) -> Disposition:
         """Fold `seed.emitted`; the first origin seed is the group's."""
@@ -128,7 +140,7 @@ class OpenGroup:
         self.seeds[seed.id] = Emitted(offset, tuple(seed.asks))
         if not seed.asks and self.seed is None:
             self.seed, self.seed_offset = seed, offset
-            self.kin.promised = Kinship(seed.run_kind, seed.derivation)
+            self.kin.promised = Kinship.of(seed)
         self.group.ask(seed)
         return Disposition.TAKEN
 
@@ -138,6 +150,13 @@ class OpenGroup:
         if self.takes.get(row.seed) == take:
             return Disposition.DUPLICATE
         self.takes[row.seed] = take
+        return Disposition.TAKEN
+
+    def cancelled(self, seed: str) -> Disposition:
+        """Fold `seed.cancelled`."""
+        if seed in self.cancelled_seeds:
+            return Disposition.DUPLICATE
+        self.cancelled_seeds.add(seed)
         return Disposition.TAKEN
 
     def asked_by(self, seed: str) -> list[Ask]:

@@ -18,7 +18,7 @@ from rolloutlog.contract.ids import attempt_id
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.vocabulary import EventType, RunKind, Status
 
-KEY, REJECTED_KEY, LATE_KEY = "rollout", "rejected", "late"
+KEY, REJECTED_KEY, DEAD_KEY = "rollout", "rejected", "dead"
 """Kinds of keys; no other row's key begins with one of them and a slash."""
 DIGEST_BYTES = 32
 _SKIPS = frozenset(Skip)
@@ -27,12 +27,13 @@ _SKIPS = frozenset(Skip)
 class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
     """One record of a rollout. `offset` is its own on `rollouts`; `unfit` says why it can't be a source, "" if it can.
 
-    `rejected` marks a bad record that only resolved its slot, which has no digest; `late` one whose group had ended
-    when it was folded. `source` is the id that an imported rollout had in its own run. `packed` holds the `anchors`:
-    all places, of every kind, at which it could be resumed; `snapshots` are those nodes of them of which the state was
-    kept, None where that of no node was; `faulty` are types of derivations that failed on it. `step` is the train step
-    in whose window it was made, as far as it is known. `replay_env`: `env` is the name of the replay environment that
-    derived it, as its own run recorded it.
+    `rejected` marks a bad record that only resolved its slot, which has no digest; `dead` one that says nothing of its
+    group and only takes its places: a duplicate, one at odds with its group, or one that came after its group's end.
+    `source` is the id that an imported rollout had in its own run. `packed` holds the `anchors`: all places, of every
+    kind, at which it could be resumed; `snapshots` are those nodes of them of which the state was kept, None where that
+    of no node was; `faulty` are types of derivations that failed on it. `step` is the train step in whose window it was
+    made, as far as it is known. `replay_env`: `env` is the name of the replay environment that derived it, as its own
+    run recorded it.
     """
 
     TYPE: ClassVar[EventType] = EventType.ROLLOUT_INDEXED
@@ -64,7 +65,7 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
     container: bool = False
     unfit: str = ""
     packed: bytes = b""
-    late: bool = False
+    dead: bool = False
     step: Number | None = None
     branches: Number = 0
     faulty: tuple[str, ...] = ()
@@ -73,10 +74,10 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
 
     @property
     def key(self) -> str:
-        """Kind and event id; a late record's is its offset, since the row of an attempt with its id may be there, and a
+        """Kind and event id; a dead record's is its offset, since the row of an attempt with its id may be there, and a
         rejected one has a kind of its own, so that compaction never takes one for the other (design/buffer#pool)."""
-        if self.late:
-            return f"{LATE_KEY}/{self.offset}"
+        if self.dead:
+            return f"{DEAD_KEY}/{self.offset}"
         return f"{REJECTED_KEY if self.rejected else KEY}/{attempt_id(self.group, self.member, self.attempt)}"
 
     @property

@@ -13,7 +13,7 @@ import msgspec
 from pydantic import ValidationError
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.rows import Row
+from rolloutlog.buffer.index.rows import ChunkRow, Row
 from rolloutlog.contract.events.event import Outgoing, outgoing
 from rolloutlog.contract.events.rollouts import check_seed
 from rolloutlog.contract.events.seeds import Seed
@@ -74,6 +74,8 @@ def facts(row: Row) -> dict[str, Any]:
     if isinstance(row, RolloutRow):
         del known["packed"], known["sha256"]
         known |= {"digest": row.digest, "anchors": [anchor._asdict() for anchor in row.anchors]}
+    if isinstance(row, ChunkRow):
+        known["ids"] = [name.hex() for name in row.names]
     plain = msgspec.to_builtins(known, enc_hook=_plain_seed)
     return {name: [*fact] if isinstance(fact, tuple) else fact for name, fact in plain.items()}
 

@@ -8,11 +8,15 @@ its rows. Leaves out: making rows from events (`rolloutlog.buffer.shard.indexing
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from rolloutlog.buffer.index.index_row import Attempt, EventRow, IndexRow, Member, Number, Size, Text
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.ids import ID_BYTES, ended_id
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 
@@ -47,10 +51,20 @@ class CancelRow(EventRow, frozen=True, tag="cancel"):
 
 
 class SeedRow(EventRow, frozen=True, tag="seed"):
-    """`seed.emitted`: the seed without task and messages, which a reader finds at its offset."""
+    """`seed.emitted`: the seed without task and messages, which a reader finds at its offset. `draws`: it is the first
+    seed on the log of its draw, or a later one.
+
+    Its key is its offset: the group of a seed may be forgotten, so that nobody knows which ids were there.
+    """
 
     TYPE: ClassVar[EventType] = EventType.SEED_INDEXED
     seed: Seed
+    draws: bool = False
+
+    @property
+    def key(self) -> str:
+        """Kind and offset."""
+        return f"{self.__struct_config__.tag}/{self.offset}"
 
     def __post_init__(self) -> None:
         """Raises ValueError for a seed of another group."""
@@ -81,6 +95,42 @@ class FinalRow(EventRow, frozen=True, tag="final"):
     reason: str | None
 
 
+class EndedRow(IndexRow, frozen=True, tag="ended"):
+    """A group that ended and was forgotten; its rows before this one say nothing any more."""
+
+    TYPE: ClassVar[EventType] = EventType.ENDED_INDEXED
+    group: Text
+
+    @property
+    def key(self) -> str:
+        """Kind and id."""
+        return f"{self.__struct_config__.tag}/{ended_id(self.group).hex()}"
+
+
+class ChunkRow(IndexRow, frozen=True, tag="chunk"):
+    """Ids of forgotten groups, one after another; the chunk before lies at `before`."""
+
+    TYPE: ClassVar[EventType] = EventType.ENDED_INDEXED
+    number: Number
+    before: Number | None
+    ids: Annotated[bytes, Meta(min_length=ID_BYTES)]
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a part of an id."""
+        if len(self.ids) % ID_BYTES:
+            raise ValueError(f"{len(self.ids)} bytes of ids")
+
+    @property
+    def key(self) -> str:
+        """Among those of the groups in it, by its number."""
+        return f"{EndedRow.__struct_config__.tag}/{self.number}"
+
+    @property
+    def names(self) -> Iterator[bytes]:
+        """The ids."""
+        return (self.ids[at : at + ID_BYTES] for at in range(0, len(self.ids), ID_BYTES))
+
+
 class WantedRow(IndexRow, frozen=True, tag="wanted"):
     """Offsets on `seeds` of the first seeds that nobody has taken, and the one to go on from behind them (`wanted`).
 
@@ -93,11 +143,12 @@ class WantedRow(IndexRow, frozen=True, tag="wanted"):
 
 
 class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
-    """The shard row: next offset of each input, settings digest, the lowest row offset that a candidate or an open
-    group still needs, and the counts that rows below it would no longer give (resolved underived groups, derived
-    seeds; `census` is for people who look). `sources_from` is the offset on `rollouts` of the oldest source: older ones
-    were evicted. The fold's rows begin at the offset `begins`; `whole` False while a reindex hasn't read its inputs to
-    their end. `wanted` is where the newest row of wanted seeds lies that was written before.
+    """The shard row: next offset of each input, settings digest, the lowest row offset that a candidate, a group that
+    isn't forgotten or an id that isn't in a chunk still needs, and the counts that rows below it would no longer give
+    (resolved underived groups, derived seeds; `census` is for people who look). `sources_from` is the offset on
+    `rollouts` of the oldest source: older ones were evicted. The fold's rows begin at the offset `begins`; `whole`
+    False while a reindex hasn't read its inputs to their end. `wanted` is where the newest row of wanted seeds lies
+    that was written before, `chunk` the newest chunk.
 
     One key a partition: the newest shard row is the truth.
     """
@@ -116,6 +167,7 @@ class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
     begins: Number
     whole: bool
     wanted: Number | None
+    chunk: Number | None = None
 
     def next_offset(self, topic: Topic) -> int:
         """Next offset to fold of an input topic."""
@@ -124,4 +176,4 @@ class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
 
 GroupRow = RolloutRow | AnnotationRow | TakeRow | CancelRow | SeedRow | SeedCancelRow | ExpiryRow | FinalRow
 """A row that says something of a group."""
-Row = GroupRow | WantedRow | StateRow
+Row = GroupRow | EndedRow | ChunkRow | WantedRow | StateRow

@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.group.closed_group import ClosedGroup
-from rolloutlog.buffer.group.group import Disposition, End, Group
-from rolloutlog.buffer.group.member import Record
+from rolloutlog.buffer.group.group import Disposition, Group
+from rolloutlog.buffer.group.member import Member, Record
 from rolloutlog.buffer.group.open_group import REFUSED, OpenGroup, mark_of, shape_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
+    ChunkRow,
+    EndedRow,
     ExpiryRow,
     FinalRow,
     GroupRow,
@@ -30,7 +32,7 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.shard.tally import EVAL, TRAINED, Tally
-from rolloutlog.buffer.sources.candidates import Mark, SourceRecord
+from rolloutlog.buffer.sources.candidates import SourceRecord
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.buffer.sources.screening import candidates_of
 from rolloutlog.contract.events.seeds import Seed
@@ -63,44 +65,53 @@ class Fold:
 
     def apply(self, row: Row) -> Disposition:
         """Fold one row. Raises Rejected where a live event clashes with its group: then nothing changed."""
-        if isinstance(row, StateRow):
-            return self._state(row)
-        if isinstance(row, WantedRow):
-            return Disposition.TAKEN  # it is told from the state, which it doesn't change
+        match row:
+            case StateRow():
+                return self._state(row)
+            case EndedRow():
+                return self._ended(row)
+            case ChunkRow():
+                self.groups.forgotten.add(row.names)
+                return Disposition.TAKEN
+            case WantedRow():
+                return Disposition.TAKEN  # it is told from the state, which it doesn't change
+            case _:
+                return self._of_group(row)
+
+    def _of_group(self, row: GroupRow) -> Disposition:
         disposition = self._apply(row)
         if disposition is not Disposition.DUPLICATE:
             self.groups.changed.add(row.group)
             self.changes += 1
-            opened = self.groups.opened.get(row.group)
-            if opened is not None and opened.kin.is_eval and opened.group.resolved:
-                self.groups.close(row.group)  # it gets no final event (design/groups#outcomes)
-                self.census.ended[EVAL] += 1
+            if (entry := self.groups.find(row.group)) is not None:
+                self._end_eval(entry, row)
         return disposition
 
     def _apply(self, row: GroupRow) -> Disposition:
+        if isinstance(row, RolloutRow) and (row.dead or self.groups.is_late(row.group, row.offset)):
+            return self._dead(row)
+        if isinstance(row, SeedRow):
+            return self._seed(row)
+        if self.groups.is_forgotten(row.group):
+            return Disposition.DUPLICATE
         match row:
             case RolloutRow():
                 return self._rejected(row) if row.rejected else self._rollout(row)
             case AnnotationRow():
                 return self._annotation(row)
-            case TakeRow():
-                return self._take(row)
             case CancelRow():
                 return self._cancel(row)
-            case SeedRow():
-                return self._seed(row.seed, row.offset)
-            case SeedCancelRow():
-                return self._seed_cancel(row)
-            case ExpiryRow():
-                return self._expiry(row)
             case FinalRow():
                 return self._final(row)
+            case _:
+                entry = self.groups.entry(row.group)
+                return Disposition.DUPLICATE if isinstance(entry, ClosedGroup) else _of_open(entry, row)
 
     # rows of `rollouts`
 
     def _rollout(self, row: RolloutRow) -> Disposition:
         entry = self.groups.entry(row.group)
-        group = entry.membership(row.group)
+        group = _membership(entry)
         record = Record(
             attempt=row.attempt,
             status=row.status,
@@ -116,53 +127,67 @@ class Fold:
             return disposition
         entry.kin.learn(row)
         self.pool.supersede(row.group, row.member, row.attempt)
-        if row.offset >= self.pool.floor:
-            self._add_source(row, group, dead=entry.is_late(row.offset) or disposition is Disposition.SUPERSEDED)
-        entry.keep(group)
+        self._add_source(row, group.member(row.member), dead=disposition is Disposition.SUPERSEDED)
         return disposition
 
     def _rejected(self, row: RolloutRow) -> Disposition:
         entry = self.groups.find(row.group) or OpenGroup(Group(row.group), self.partition)
-        group = entry.membership(row.group)
-        if not group.reject(shape_of(row), row.member, row.attempt):
+        if not _membership(entry).reject(shape_of(row), row.member, row.attempt):
             return Disposition.DUPLICATE
         entry.kin.learn(row)
         self.pool.supersede(row.group, row.member, row.attempt)
-        entry.keep(group)
         if isinstance(entry, OpenGroup):
             self.groups.opened[row.group] = entry
         return Disposition.TAKEN
 
-    def _add_source(self, row: RolloutRow, group: Group, *, dead: bool) -> None:
+    def _dead(self, row: RolloutRow) -> Disposition:
+        """A record that says nothing of its group; lower attempts don't stand any more, as with every record."""
+        entry = self.groups.find(row.group)
+        if entry is not None and entry.agrees_on(shape_of(row)):
+            self.pool.supersede(row.group, row.member, row.attempt)
+        elif row.rejected:
+            return Disposition.DUPLICATE
+        if not row.rejected:
+            self._add_source(row, None, dead=True)
+        return Disposition.TAKEN
+
+    def _add_source(self, row: RolloutRow, member: Member | None, *, dead: bool) -> None:
+        """Take the places of a record's candidates; None where it isn't the member's."""
+        if row.offset < self.pool.floor:
+            return
         candidates = candidates_of(row, self.settings, self.census.skipped)
         if not candidates:
             return
-        notes = group.member(row.member).notes.get(row.attempt)
         source = SourceRecord.of(row, candidates, dead=dead)
+        notes = None if member is None else member.notes.get(row.attempt)
         if notes is not None:
             source.reward, source.notes = notes.facts.get("reward", row.reward), frozenset(notes.ids)
-        self.pool.add(source)
+        self.pool.add(source, known=member is not None)
 
     def _annotation(self, row: AnnotationRow) -> Disposition:
         entry = self.groups.entry(row.group)
-        group = entry.membership(row.group)
-        facts = {"reward": row.reward} if row.says_reward else {}
-        disposition = group.annotate(row.group_size, row.member, row.attempt, row.id, facts)
-        entry.keep(group)
-        if isinstance(entry, ClosedGroup) and row.attempt in group.member(row.member).seen:
-            disposition = Disposition.DUPLICATE  # nothing is kept of it any more
+        if isinstance(entry, ClosedGroup) and entry.is_late(row.offset):
+            disposition = Disposition.DUPLICATE
+            if entry.size != row.group_size:
+                return disposition
+        else:
+            facts = {"reward": row.reward} if row.says_reward else {}
+            disposition = _membership(entry).annotate(row.group_size, row.member, row.attempt, row.id, facts)
         if row.says_reward and self.pool.annotate(row.group, row.member, row.attempt, row.id, row.reward):
             return Disposition.TAKEN
         return Disposition.DUPLICATE if disposition is Disposition.SUPERSEDED else disposition
 
     def _cancel(self, row: CancelRow) -> Disposition:
         entry = self.groups.entry(row.group)
-        disposition = entry.membership(row.group).cancel(row.group_size, row.members)
+        if isinstance(entry, ClosedGroup) and entry.is_late(row.offset):
+            disposition = Disposition.DUPLICATE
+        else:
+            disposition = _membership(entry).cancel(row.group_size, row.members)
         if row.reason == REFUSED and not entry.refused:
             entry.refused = True
             self._refuse(entry)
             return Disposition.TAKEN
-        return Disposition.DUPLICATE if isinstance(entry, ClosedGroup) else disposition
+        return disposition
 
     def _refuse(self, entry: OpenGroup | ClosedGroup) -> None:
         """The environment couldn't stand at that anchor: its candidate is drawn no more (design/buffer#refusals)."""
@@ -170,53 +195,67 @@ class Fold:
             self.census.skipped[entry.mark.derivation, Skip.REFUSED] += 1
             self.pool.mark(entry.mark._replace(refused=True), self.next_offsets[Topic.ROLLOUTS])
 
-    def _take(self, row: TakeRow) -> Disposition:
-        entry = self.groups.entry(row.group)
-        return Disposition.DUPLICATE if isinstance(entry, ClosedGroup) else entry.taken(row)
-
     # rows of `seeds` and `group-events`
 
-    def _seed(self, seed: Seed, offset: int) -> Disposition:
-        entry = self.groups.entry(seed.group)
-        was_promised = entry.kin.promised is not None
-        disposition = entry.emitted(seed, offset)
-        if disposition is Disposition.TAKEN:
-            self.census.seeds[seed.kind] += 1
-            self._count_draw(seed, mark_of(seed, self.partition))
+    def _seed(self, row: SeedRow) -> Disposition:
+        if row.draws:
+            self._draw(row.seed)
+        disposition = Disposition.DUPLICATE
+        if not self.groups.is_forgotten(row.group):
+            entry = self.groups.entry(row.group)
+            was_promised = entry.kin.promised is not None
+            disposition = entry.emitted(row.seed, row.offset)
             if not was_promised:
                 self._refuse(entry)
-        return disposition
+        if disposition is Disposition.TAKEN:
+            self.census.seeds[row.seed.kind] += 1
+        return Disposition.TAKEN if row.draws else disposition
 
-    def _count_draw(self, seed: Seed, mark: Mark | None) -> None:
-        if seed.draw is None or seed.asks:
-            return
+    def draws(self, seed: Seed) -> bool:
+        """True for the first seed of its draw: draws are numbered in the order of their seeds, so no group need be
+        remembered for it."""
+        return seed.draw is not None and not seed.asks and seed.draw.number >= self.next_draw
+
+    def _draw(self, seed: Seed) -> None:
         self.drawn += 1
-        self.next_draw = max(self.next_draw, seed.draw.number + 1)
-        if mark is not None:
+        if seed.draw is not None:
+            self.next_draw = max(self.next_draw, seed.draw.number + 1)
+        if (mark := mark_of(seed, self.partition)) is not None:
             self.pool.mark(mark, self.next_offsets[Topic.ROLLOUTS])
 
-    def _seed_cancel(self, row: SeedCancelRow) -> Disposition:
-        entry = self.groups.entry(row.group)
-        if isinstance(entry, ClosedGroup) or row.seed in entry.cancelled_seeds:
+    def _final(self, row: FinalRow) -> Disposition:
+        closed = self.groups.closed.get(row.group)
+        if closed is not None and closed.final_at is not None:
             return Disposition.DUPLICATE
-        entry.cancelled_seeds.add(row.seed)
+        self._end(row.group, row.as_of, row.offset, row.reason or TRAINED)
         return Disposition.TAKEN
 
-    def _expiry(self, row: ExpiryRow) -> Disposition:
-        entry = self.groups.entry(row.group)
-        return Disposition.DUPLICATE if isinstance(entry, ClosedGroup) else entry.group.expire(row.member, row.attempt)
+    # the end of groups
 
-    def _final(self, row: FinalRow) -> Disposition:
-        entry = self.groups.entry(row.group)
-        if isinstance(entry, OpenGroup):
-            entry.group.finish(End(row.as_of, row.reason, row.offset))
-            self.groups.close(row.group)
-            self.census.ended[row.reason or TRAINED] += 1
-        elif entry.as_of is None:  # an eval group, which ended without
-            entry.as_of = row.as_of
-        else:
-            return Disposition.DUPLICATE
-        self.pool.end(row.group, row.as_of)
+    def _end_eval(self, entry: OpenGroup | ClosedGroup, row: GroupRow) -> None:
+        """It gets no final event, and ends once its members are resolved (design/groups#outcomes)."""
+        group = entry.group
+        if group is None:
+            return
+        if isinstance(row, RolloutRow | AnnotationRow | CancelRow) and entry.settled_at is None and group.settled:
+            entry.settled_at = row.offset + 1
+        if entry.kin.is_eval and entry.settled_at is not None:
+            self._end(row.group, entry.settled_at, None, EVAL)
+
+    def _end(self, group: str, as_of: int, final_at: int | None, how: str) -> None:
+        """A group has ended, as of an offset on `rollouts`."""
+        closed = self.groups.closed.get(group)
+        if closed is None:
+            self.groups.open(group)
+            closed = self.groups.close(group, as_of)
+            self.census.ended[how] += 1
+        closed.end(as_of, final_at)
+        self.pool.end(group, closed.as_of)
+
+    def _ended(self, row: EndedRow) -> Disposition:
+        """Only its id is kept, and that it counted."""
+        self.groups.forget(row.group, self.places.chunks.add(row))
+        self.pool.forget(row.group)
         return Disposition.TAKEN
 
     # the shard row
@@ -227,12 +266,19 @@ class Fold:
         self.groups.recall(row.resolved)
         self.drawn, self.next_draw = row.drawn, row.next_draw
         self.pool.settle(row.rollouts)
+        self.groups.read_to(row.rollouts)
         self.census.recall(row.census, self.pool)
         return Disposition.TAKEN
 
     def recall(self, row: StateRow) -> None:
         """The newest shard row, before the rows that it closes: what was evicted by then needn't be looked at."""
-        self.pool.floor, self.places.begins = row.sources_from, row.begins
+        self.pool.floor = row.sources_from
+        self.places.recall(row)
+
+    def recall_chunk(self, row: ChunkRow, offset: int) -> None:
+        """A chunk that lies below the rows that are read."""
+        self.groups.forgotten.add(row.names)
+        self.places.chunks.recall(row, offset)
 
     def passed(self, topic: Topic, next_offset: int) -> None:
         """An input was read up to there."""
@@ -246,12 +292,13 @@ class Fold:
 
     @property
     def needed(self) -> int:
-        """Lowest row offset that a candidate, with its group, or an open group still needs."""
+        """Lowest row offset that a restore needs."""
         return self.places.needed(self.groups, self.pool)
 
     def state_row(self, settings_digest: str) -> StateRow:
         """The shard row of this moment."""
         at = self.next_offsets
+        self.groups.read_to(at[Topic.ROLLOUTS])
         return StateRow(
             rollouts=at[Topic.ROLLOUTS],
             seeds=at[Topic.SEEDS],
@@ -266,6 +313,7 @@ class Fold:
             begins=self.places.begins,
             whole=self.whole,
             wanted=self.places.wanted,
+            chunk=self.places.chunks.newest,
         )
 
     def numbers(self) -> dict[str, int]:
@@ -273,3 +321,21 @@ class Fold:
         resolved = self.groups.open_resolved
         opened = len(self.groups.opened) - resolved
         return self.census.numbers(opened=opened, resolved=resolved, pool=self.pool)
+
+
+def _of_open(opened: OpenGroup, row: TakeRow | SeedCancelRow | ExpiryRow) -> Disposition:
+    """Fold what only open groups heed."""
+    match row:
+        case TakeRow():
+            return opened.taken(row)
+        case SeedCancelRow():
+            return opened.cancelled(row.seed)
+        case ExpiryRow():
+            return opened.group.expire(row.member, row.attempt)
+
+
+def _membership(entry: OpenGroup | ClosedGroup) -> Group:
+    """The group that an event which isn't late is folded into."""
+    if entry.group is None:
+        raise ValueError("an event of a group that ended before it, though its input was read past it")
+    return entry.group

@@ -1,4 +1,4 @@
-"""The groups of a shard: open ones in detail, ended ones in short, and how many count for what.
+"""The groups of a shard: open ones, ended ones in detail, those forgotten by their ids, and how many count for what.
 
 Guarantees: open groups are in the order of their first rows; counts are brought up to date once a transaction, not once
 a row. Leaves out: what rows do to a group (`fold`), and what a group knows (`rolloutlog.buffer.group`).
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.group.closed_group import ClosedGroup
+from rolloutlog.buffer.group.ended_ids import EndedIds
 from rolloutlog.buffer.group.group import Group
 from rolloutlog.buffer.group.open_group import OpenGroup
 
@@ -20,18 +21,29 @@ class GroupTable:
     partition: int
     opened: dict[str, OpenGroup] = field(default_factory=dict[str, OpenGroup])
     closed: dict[str, ClosedGroup] = field(default_factory=dict[str, ClosedGroup])
+    forgotten: EndedIds = field(default_factory=EndedIds)
     changed: set[str] = field(default_factory=set[str], compare=False)
     _resolved: int = 0
     _open_derived: int = 0
     _open_resolved: int = field(default=0, compare=False)
 
     def find(self, group: str) -> OpenGroup | ClosedGroup | None:
-        """That group, if anything was said of it."""
+        """That group, if anything was said of it and it isn't forgotten."""
         return self.closed.get(group) or self.opened.get(group)
 
     def entry(self, group: str) -> OpenGroup | ClosedGroup:
-        """That group, open where nothing was said of it yet."""
+        """That group, which isn't forgotten; open where nothing was said of it yet."""
         return self.closed.get(group) or self.open(group)
+
+    def is_forgotten(self, group: str) -> bool:
+        """True for a group of which only the id is here."""
+        return group not in self.opened and group not in self.closed and group in self.forgotten
+
+    def is_late(self, group: str, offset: int) -> bool:
+        """True where what lies there on `rollouts` comes too late for its group."""
+        if (closed := self.closed.get(group)) is not None:
+            return closed.is_late(offset)
+        return self.is_forgotten(group)
 
     def open(self, group: str) -> OpenGroup:
         """That open group, made when first spoken of."""
@@ -40,12 +52,30 @@ class GroupTable:
             found = self.opened[group] = OpenGroup(Group(group), self.partition)
         return found
 
-    def close(self, group: str) -> None:
+    def close(self, group: str, as_of: int) -> ClosedGroup:
         """The group has ended."""
+        opened = self._take_out(group)
+        found = self.closed[group] = ClosedGroup.of(opened, as_of)
+        return found
+
+    def _take_out(self, group: str) -> OpenGroup:
         opened = self.opened.pop(group)
         self._open_derived -= opened.counted_derived
         self._open_resolved -= opened.counted_whole
-        self.closed[group] = ClosedGroup.of(opened)
+        return opened
+
+    def forget(self, group: str, name: bytes) -> None:
+        """Only the id of that group stays."""
+        self.settle()
+        self.closed.pop(group, None)
+        if group in self.opened:  # the rows of its end lie below those that are read
+            self._take_out(group)
+        self.forgotten.add([name])
+
+    def read_to(self, next_offset: int) -> None:
+        """`rollouts` is read so far."""
+        for closed in self.closed.values():
+            closed.read_to(next_offset)
 
     @property
     def resolved(self) -> int:
@@ -69,7 +99,9 @@ class GroupTable:
         """Bring the counts up to date with the groups that changed."""
         for group in self.changed:
             opened = self.opened.get(group)
-            entry = opened or self.closed[group]
+            entry = opened or self.closed.get(group)
+            if entry is None:
+                continue  # it is forgotten
             counts = entry.is_resolved_underived
             self._resolved += counts - entry.counted
             entry.counted = counts

@@ -1,48 +1,78 @@
 """Where the rows of a shard lie on the index, and from which on they are still needed.
 
-Guarantees: `needed` is at or below the first row of every open group, and of every candidate's group. Leaves out: what
-a start below it is told (`rolloutlog.kafka.loop.changelog`).
+Guarantees: `needed` is at or below the first row of every group that isn't forgotten, of every source, of every seed
+that drew a record before it was folded, and of every id that isn't in a chunk. Leaves out: what a start below it is
+told (`rolloutlog.kafka.loop.changelog`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow
+from rolloutlog.buffer.index.rows import ChunkRow, EndedRow, Row, SeedRow, StateRow, WantedRow
+from rolloutlog.buffer.shard.ended_chunks import EndedChunks
 from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.sources.pool import Pool
 
 
 @dataclass(slots=True)
 class RowPlaces:
-    """The rows lie from `begins` to below `end`; `wanted` is where the newest row of wanted seeds lies."""
+    """The rows lie from `begins` to below `end`; `wanted` is where the newest row of wanted seeds lies, `early` where
+    the first seed lies that drew a source, by the source's offset, if it lies before the source's own row."""
 
     begins: int = 0
     end: int = 0
     wanted: int | None = None
+    early: dict[int, int] = field(default_factory=dict[int, int])
+    chunks: EndedChunks = field(default_factory=EndedChunks)
 
     def begin(self, first_row: int) -> None:
         """The first row will lie there, or above."""
         self.begins = self.end = first_row
 
+    def recall(self, row: StateRow) -> None:
+        """What the newest shard row says of rows that may lie below those that are read."""
+        self.begins, self.wanted = row.begins, row.wanted
+
     def placed(self, row: Row, offset: int, groups: GroupTable, pool: Pool) -> None:
         """A row lies at `offset`."""
         self.end = offset + 1
-        if isinstance(row, WantedRow):
-            self.wanted = offset
-        if isinstance(row, StateRow | WantedRow):
-            return
-        entry = groups.opened.get(row.group) or groups.closed.get(row.group)
-        if entry is not None and entry.first_row is None:
-            entry.first_row = offset
-        if isinstance(row, RolloutRow) and (source := pool.sources.get(row.offset)) is not None:
-            first = None if entry is None else entry.first_row  # its rows tell early rewards, and its end
-            source.first_row = offset if first is None else min(first, offset)
+        match row:
+            case WantedRow():
+                self.wanted = offset
+            case StateRow():
+                pass
+            case EndedRow() | ChunkRow():
+                self.chunks.placed(row, offset)
+            case _:
+                entry = groups.find(row.group)
+                if entry is not None and entry.first_row is None:
+                    entry.first_row = offset
+                if isinstance(row, RolloutRow) and (source := pool.sources.get(row.offset)) is not None:
+                    source.first_row = offset
+                if isinstance(row, SeedRow) and row.draws and row.seed.source is not None:
+                    self._drew(row.seed.source.where.offset, offset, pool)
+
+    def _drew(self, source: int, offset: int, pool: Pool) -> None:
+        """A seed drew that source; its row is needed with it where it lies before the source's own."""
+        known = pool.sources.get(source)
+        if source in pool.early or (known is not None and known.first_row is None):
+            self.early.setdefault(source, offset)
 
     def needed(self, groups: GroupTable, pool: Pool) -> int:
-        """Lowest row offset that a candidate, with its group, or an open group still needs."""
-        oldest = next(iter(groups.opened.values()), None)  # open groups are in the order of their rows
-        rows = [source.first_row for source in pool.sources.values()]
-        rows += [] if oldest is None else [oldest.first_row]
-        return min((row for row in rows if row is not None), default=self.end)
+        """Lowest row offset that a restore needs."""
+        held = pool.sources.keys() | pool.early.keys() if self.early else set[int]()
+        self.early = {source: row for source, row in self.early.items() if source in held}
+        return min((row for row in self._needed(groups, pool) if row is not None), default=self.end)
+
+    def _needed(self, groups: GroupTable, pool: Pool) -> Iterator[int | None]:
+        if (opened := next(iter(groups.opened.values()), None)) is not None:
+            yield opened.first_row  # they are in the order of their rows
+        if (source := next(iter(pool.sources.values()), None)) is not None:
+            yield source.first_row  # so are these
+        for closed in groups.closed.values():
+            yield closed.first_row
+        yield from self.early.values()
+        yield self.chunks.needed

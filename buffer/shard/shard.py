@@ -8,6 +8,7 @@ on `dead-letters`, or both: no record raises, and what can't be written is void.
 reading payloads (`rolloutlog.consumers.buffer_service`).
 
     shard.recall(row)                   the newest shard row
+    shard.recall_chunk(row, offset)     chunks of ended groups
     shard.restore(row, offset)          rows of the index, then
     shard.read(event, body, ...)        events of the inputs, in any interleaving
     shard.draw(...)                     choose what to derive; `missing()` are the payloads that it needs
@@ -28,10 +29,12 @@ from rolloutlog.buffer.derivations.catalogue import anchor_types
 from rolloutlog.buffer.derivations.protocol import Derivation
 from rolloutlog.buffer.group.group import Disposition
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.rows import CancelRow, Row, SeedRow, StateRow, TakeRow, WantedRow
+from rolloutlog.buffer.index.rows import CancelRow, ChunkRow, Row, SeedRow, StateRow, TakeRow, WantedRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
+from rolloutlog.buffer.shard.ended_chunks import CHUNK
 from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.shard.forgetting import forgettable
 from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, written
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
@@ -51,7 +54,8 @@ from rolloutlog.contract.wire.rejection import Rejected
 
 @dataclass(slots=True)
 class Shard:
-    """One partition. `sampler` and `members` hold what was emitted and hasn't come back."""
+    """One partition. `sampler` and `members` hold what was emitted and hasn't come back. `is_dirty`: there is something
+    to write; `is_behind`: more groups can be forgotten than one transaction says."""
 
     settings: Settings
     fold: Fold
@@ -68,6 +72,7 @@ class Shard:
     supplied: dict[int, Trajectory | Void] = field(default_factory=dict[int, "Trajectory | Void"])
     ready: bool = False
     is_dirty: bool = False
+    is_behind: bool = False
 
     @classmethod
     def empty(cls, partition: int, settings: Settings) -> Shard:
@@ -87,8 +92,12 @@ class Shard:
     # reading
 
     def recall(self, row: StateRow) -> None:
-        """The newest shard row, before `restore`: it spares work."""
+        """The newest shard row, before `restore`: it says from where on rows are needed."""
         self.fold.recall(row)
+
+    def recall_chunk(self, row: ChunkRow, offset: int) -> None:
+        """A chunk of ended groups that lies below the rows that are needed, the newest first."""
+        self.fold.recall_chunk(row, offset)
 
     def restore(self, row: Row, offset: int) -> None:
         """Fold one row of the index."""
@@ -108,15 +117,21 @@ class Shard:
         self.is_dirty = True
 
     def _fold(self, found: Found, event: Event, body: Resolved | None, now: int, clock: float) -> None:
-        row = self._marked_late(found.row) if isinstance(found.row, RolloutRow) else found.row
+        row = self._flagged(found.row)
         made = self._written(row, now)
-        disposition = self.fold.apply(row)
+        try:
+            disposition = self.fold.apply(row)
+        except Rejected:
+            self._bury(row, now)
+            raise
+        self._acknowledge(row)
         if isinstance(row, TakeRow) and row.group in self.fold.groups.opened:
             self.members.leases.start(row.seed, row.group, row.lease_ms, clock)
         if disposition is Disposition.DUPLICATE:
+            self._bury(row, now)
             return
         self.rows.append((row, made))
-        self._acknowledge(row)
+        self.members.changed.add(getattr(row, "group", ""))
         if isinstance(row, RolloutRow):
             for derivation, fault in found.faults.items():
                 self._reject_derivation(row, fault, derivation or None, now)
@@ -126,13 +141,26 @@ class Shard:
     def _reject(self, event: Event, rejected: Rejected, now: int) -> None:
         self.dead_letters.append(rejected_event(event, rejected, source=self.source, now=now))
         bad = rejected_row(event, rejected)
-        if bad is not None and self.fold.apply(row := self._marked_late(bad)) is not Disposition.DUPLICATE:
+        if bad is not None and self.fold.apply(row := self._flagged(bad)) is not Disposition.DUPLICATE:
             self.rows.append((row, self._written(row, now)))
-            self.members.changed.add(row.group)
+            self.members.changed.add(bad.group)
 
-    def _marked_late(self, row: RolloutRow) -> RolloutRow:
-        """The row of a record, which says if its group has ended."""
-        return replace(row, late=True) if row.group in self.fold.groups.closed else row
+    def _flagged(self, row: Row) -> Row:
+        """The row of an event, which says what only the rows before it tell: that a record comes after its group's end,
+        and that a seed is the first of its draw."""
+        if isinstance(row, RolloutRow) and self.fold.groups.is_late(row.group, row.offset):
+            return replace(row, dead=True)
+        if isinstance(row, SeedRow) and self.fold.draws(row.seed):
+            return replace(row, draws=True)
+        return row
+
+    def _bury(self, row: Row, now: int) -> None:
+        """A good record that is a duplicate, or at odds with its group: it takes its places all the same, if it has
+        any, as it would if its group were forgotten (design/buffer#pool)."""
+        if isinstance(row, RolloutRow) and not row.rejected and row.packed:
+            dead = replace(row, dead=True)
+            self.fold.apply(dead)
+            self.rows.append((dead, self._written(dead, now)))
 
     def _written(self, row: Row, now: int) -> Outgoing:
         return written(row, partition=self.fold.partition, source=self.source, now=now)
@@ -159,7 +187,6 @@ class Shard:
                 self.sampler.acknowledge(row.seed.draw, self.fold.pool)
         elif isinstance(row, CancelRow):
             self.members.acknowledge_cancel(row.group)
-        self.members.changed.add(getattr(row, "group", ""))
 
     # emitting
 
@@ -249,8 +276,20 @@ class Shard:
         wanted = self.wanted.due(self.fold, clock) if self.ready else None
         if not records and not self.is_dirty and wanted is None:
             return []
-        self.rows += [(row, self._written(row, now)) for row in (wanted, self.fold.state_row(self.digest)) if row]
+        said = [*self._forget(), wanted, self.fold.state_row(self.digest)]
+        self.rows += [(row, self._written(row, now)) for row in said if row is not None]
         return records + [made for _, made in self.rows]
+
+    def _forget(self) -> list[Row]:
+        """Forget what ended; the rows that say so."""
+        self.fold.groups.read_to(self.fold.next_offsets[Topic.ROLLOUTS])
+        rows: list[Row] = [*forgettable(self.fold)]
+        self.is_behind = len(rows) == CHUNK
+        for row in rows:
+            self.fold.apply(row)
+        if (chunk := self.fold.places.chunks.full()) is not None:
+            rows.append(chunk)
+        return rows
 
     def _emit(self, now: int, clock: float) -> list[Outgoing]:
         if not self.ready:
@@ -263,7 +302,7 @@ class Shard:
         """What `flush` returned is on the log, at these offsets."""
         for (row, _), offset in zip(self.rows, offsets[-len(self.rows) :], strict=True):
             self.fold.placed(row, offset)
-        self.rows, self.dead_letters, self.seeds, self.is_dirty = [], [], [], False
+        self.rows, self.dead_letters, self.seeds, self.is_dirty = [], [], [], self.is_behind
 
     def passed(self, topic: Topic, next_offset: int) -> None:
         """An input was read up to there; markers at the end have no event."""

@@ -76,5 +76,5 @@ class SourceRecord:
     def of(cls, row: RolloutRow, candidates: list[Candidate], *, dead: bool = False) -> SourceRecord:
         """A record of which candidates were found; of its row without what only finding them needed.
 
-        `late` depends on how the inputs interleave, so it isn't kept either."""
-        return cls(replace(row, late=False, packed=b"", stop=None), candidates, row.reward, dead=dead)
+        `dead` depends on how the inputs interleave, so it isn't kept either."""
+        return cls(replace(row, dead=False, packed=b"", stop=None), candidates, row.reward, dead=dead)

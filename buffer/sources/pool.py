@@ -52,8 +52,9 @@ class Pool:
             settings.capacity, LiveCandidates(settings.derivations), Limits(settings.keep, settings.capacity)
         )  # fmt: skip
 
-    def add(self, source: SourceRecord) -> None:
-        """Take the newest record's source, unless its own reward is one that isn't kept."""
+    def add(self, source: SourceRecord, *, known: bool = True) -> None:
+        """Take the newest record's source, unless its own reward is one that isn't kept; not `known`: nothing that is
+        said of its group concerns it."""
         row = source.row
         if not self.limits.takes(row.reward):
             self.evicted[Eviction.REWARD] += len(source.candidates)
@@ -61,7 +62,8 @@ class Pool:
         if len(source.candidates) > 1:
             source.candidates.sort(key=lambda candidate: candidate.order)
         self.sources[row.offset] = source
-        self.offsets.setdefault(row.group, {})[row.member, row.attempt] = row.offset
+        if known:
+            self.offsets.setdefault(row.group, {})[row.member, row.attempt] = row.offset
         self.size += len(source.candidates)
         for mark in self.early.pop(row.offset, Counter[Mark]()).elements():
             _mark(source, mark)
@@ -90,19 +92,25 @@ class Pool:
             self.limits.shrink(source.row, 1)
 
     def _evict(self, source: SourceRecord, why: Eviction) -> None:
-        row, kin = source.row, self.offsets[source.row.group]
         for candidate in source.candidates:
             self._drop(candidate, why)
         self.limits.remove(source)
-        del self.sources[row.offset], kin[row.member, row.attempt]
-        if not kin:
-            del self.offsets[row.group]
+        del self.sources[source.row.offset]
+        self._unlist(source)
 
     def _drop(self, candidate: Candidate, why: Eviction) -> None:
         self.live.remove(candidate)
         candidate.place = NOWHERE
         self.size -= 1
         self.evicted[why] += 1
+
+    def _unlist(self, source: SourceRecord) -> None:
+        row = source.row
+        kin = self.offsets.get(row.group, {})
+        if kin.get((row.member, row.attempt)) == row.offset:
+            del kin[row.member, row.attempt]
+            if not kin:
+                del self.offsets[row.group]
 
     @property
     def oldest(self) -> int:
@@ -131,9 +139,15 @@ class Pool:
 
     def end(self, group: str, as_of: int) -> None:
         """The group has ended: sources at or above `as_of` came too late, and are dead places."""
-        for offset in self.offsets.get(group, {}).values():
-            if offset >= as_of:
-                self._kill(self.sources[offset])
+        for offset in [offset for offset in self.offsets.get(group, {}).values() if offset >= as_of]:
+            source = self.sources[offset]
+            source.reward, source.notes = source.row.reward, frozenset()
+            self._unlist(source)
+            self._kill(source)
+
+    def forget(self, group: str) -> None:
+        """Nothing is said of that group any more."""
+        self.end(group, 0)
 
     def _kill(self, source: SourceRecord) -> None:
         source.dead = True

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from rolloutlog.buffer.shard.shard import Shard
-from rolloutlog.consumers.fold_rows import restore
+from rolloutlog.consumers.fold_rows import restore_all
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of
@@ -30,8 +30,7 @@ async def shard_views(connection: Connection, settings: Settings) -> AsyncIterat
     for partition in range(settings.topics.partitions):
         shard = Shard.empty(partition, settings)
         ends = await ends_of(connection, Topic.ROLLOUT_INDEX, partition)
-        async for rows in (await read_index(connection, {partition: ends}))[partition].rows():
-            restore(shard, rows)
+        await restore_all(shard, (await read_index(connection, {partition: ends}))[partition])
         for topic in INPUT_TOPICS:
             await _read_on(connection, shard, topic, partition, blobs)
         yield shard

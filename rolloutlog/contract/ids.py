@@ -29,6 +29,11 @@ def id_of(*parts: str | int | float) -> str:
     return state.hexdigest()
 
 
+def ended_id(group: str) -> bytes:
+    """What a shard keeps of a group that it has forgotten (design/buffer#ended)."""
+    return hashlib.blake2b(group.encode(), digest_size=ID_BYTES).digest()
+
+
 def rank_of(*parts: str | int) -> int:
     """A 64-bit number of an ordered list of facts, for draws: `rank_of(...) % n`."""
     return int(id_of("rank", *parts)[:16], 16)

@@ -153,6 +153,7 @@ TOPICS: dict[Topic, TopicSpec] = {
                 T.SEED_INDEXED,
                 T.EXPIRY_INDEXED,
                 T.FINAL_INDEXED,
+                T.ENDED_INDEXED,
                 T.SEEDS_WANTED,
                 T.SHARD_STATE,
             ),

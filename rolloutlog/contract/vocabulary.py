@@ -28,6 +28,7 @@ class EventType(StrEnum):
     SEED_INDEXED = "seed.indexed"
     EXPIRY_INDEXED = "expiry.indexed"
     FINAL_INDEXED = "final.indexed"
+    ENDED_INDEXED = "ended.indexed"
     SEEDS_WANTED = "seeds.wanted"
     SHARD_STATE = "shard.state"
     SEED_EMITTED = "seed.emitted"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rolloutlog.buffer.index.row_codec import decode
-from rolloutlog.buffer.index.rows import Row
+from rolloutlog.buffer.index.rows import ChunkRow, Row, StateRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.rendering import Void
@@ -78,8 +78,7 @@ class Owner:
     def __init__(self, log: PartitionLog, clock: float = 0.0) -> None:
         self.log, self.clock = log, clock
         self.shard = Shard.empty(log.partition, log.settings)
-        for event in log.topics[Topic.ROLLOUT_INDEX]:
-            self.shard.restore(decode(event.value or b""), event.offset)
+        recall(self.shard, dict(enumerate(log.rows)))
         self.positions = dict(self.shard.fold.next_offsets)
         self.ends = {topic: len(log.topics[topic]) for topic in INPUT_TOPICS}
 
@@ -122,6 +121,29 @@ class Owner:
     def behind(self) -> bool:
         """True while something is unread."""
         return any(len(self.log.topics[topic]) > self.positions[topic] for topic in INPUT_TOPICS)
+
+
+def recall(shard: Shard, rows: dict[int, Row]) -> None:
+    """Restore as the service does: the newest shard row, the chunks that it names, then the rows from `needed` on."""
+    state = next((row for row in reversed(rows.values()) if isinstance(row, StateRow)), None)
+    if state is None:
+        return
+    shard.recall(state)
+    at = state.chunk
+    while at is not None:
+        chunk = rows[at]
+        if not isinstance(chunk, ChunkRow):
+            raise AssertionError(f"{chunk} where a chunk should lie")
+        shard.recall_chunk(chunk, at)
+        at = chunk.before
+    for offset, row in rows.items():
+        if offset >= state.needed:
+            shard.restore(row, offset)
+
+
+def needed_of(log: PartitionLog) -> int:
+    """From which row on the newest shard row says that a restore reads."""
+    return next(row.needed for row in reversed(log.rows) if isinstance(row, StateRow))
 
 
 def restored(log: PartitionLog) -> Fold:

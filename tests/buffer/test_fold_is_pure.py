@@ -21,7 +21,7 @@ from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
 from tests.buffer.events_by_hand import annotated, cancelled, expired, final, forged, fresh, rollout, seed_id, taken
-from tests.buffer.partition_log import NOW, Owner, PartitionLog, compacted, group_id, settings_of
+from tests.buffer.partition_log import NOW, Owner, PartitionLog, compacted, group_id, recall, settings_of
 
 SETTINGS = settings_of(
     buffer={
@@ -72,6 +72,8 @@ ODDITIES: list[dict[str, Any]] = [
     {"reward": None},
     {"origin_seed": "another"},
     {"kind": "eval"},
+    {"kind": "eval"},
+    {"origin_seed": None, "origin_offset": None},
     {"derivation": "continue"},
 ]
 ODD = [rollout(*slot, **facts) for slot in SLOTS for facts in ODDITIES]
@@ -80,7 +82,12 @@ NOTES = [annotated(*slot, reward=reward) for slot in SLOTS for reward in (None, 
 TAKES = [taken(name, worker, renewal) for name, worker, renewal in product(NAMES, ("w1", "w2"), (0, 1))]
 ENDS = [cancelled(name, members, why) for name, members, why in product(NAMES, ([0], [0, 1]), ("refused", "attempts"))]
 DRAWN = [derived(*where) for where in product(NAMES, range(4), NODES)]
-ASKS = [*map(fresh, NAMES), *(again(*slot) for slot in SLOTS), *map(dropped, NAMES)]
+ASKS = [
+    *map(fresh, NAMES),
+    *(fresh(name, run_kind="eval") for name in NAMES),
+    *(again(*slot) for slot in SLOTS),
+    *map(dropped, NAMES),
+]
 OLD = [expired(*slot) for slot in SLOTS]
 FINALS = [final(name, at) for name, at in product(NAMES, (0, 3))]
 
@@ -107,14 +114,14 @@ def run(topics: dict[Topic, list[Event]], random: Random) -> tuple[Fold, list[by
         if not queues[topic]:
             del queues[topic]
         if random.random() < 0.3:
-            rows += flushed(shard)
-    return shard.fold, rows + flushed(shard)
+            rows += flushed(shard, len(rows))
+    return shard.fold, rows + flushed(shard, len(rows))
 
 
-def flushed(shard: Shard) -> list[bytes]:
+def flushed(shard: Shard, first: int) -> list[bytes]:
     said = [record for record in shard.flush(now=NOW, clock=0.0) if record.topic is Topic.ROLLOUT_INDEX]
     if said:
-        shard.committed(range(len(said)))
+        shard.committed(range(first, first + len(said)))
     return [record.value for record in said]
 
 
@@ -148,6 +155,18 @@ def test_a_shard_is_the_fold_of_its_rows_before_and_after_compaction(
     assert [encode(row) for row in rows] == values
 
 
+@settings(max_examples=200)
+@given(LOGS, st.randoms(use_true_random=False))
+def test_a_restore_reads_what_is_needed_and_equals_the_shard(topics: dict[Topic, list[Event]], random: Random) -> None:
+    live, values = run(topics, random)
+    rows = {offset: decode(value) for offset, value in enumerate(values)}
+    left = {row.key: offset for offset, row in rows.items()}
+    restored = Shard.empty(0, SETTINGS)
+    recall(restored, {offset: row for offset, row in rows.items() if left[row.key] == offset})
+    assert restored.fold == live
+    assert restored.fold.needed == live.needed
+
+
 def test_a_final_event_ends_a_group_that_nobody_has_heard_of() -> None:
     """Its records come too late to be worked for: they are told so in their rows, and are never sources."""
     log = PartitionLog(SETTINGS)
@@ -157,5 +176,5 @@ def test_a_final_event_ends_a_group_that_nobody_has_heard_of() -> None:
     assert list(owner.shard.fold.groups.closed) == [group_id("z")]
     log.append(rollout("z"), rollout("z", 1))
     owner.settle()
-    assert [row.late for row in log.rows if isinstance(row, RolloutRow)] == [True, True]
+    assert [row.dead for row in log.rows if isinstance(row, RolloutRow)] == [True, True]
     assert (owner.shard.fold.groups.opened, list(owner.shard.fold.pool.live)) == ({}, [])

@@ -16,6 +16,8 @@ from rolloutlog.buffer.index.row_codec import decode, encode, facts, row_event
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
+    ChunkRow,
+    EndedRow,
     ExpiryRow,
     FinalRow,
     SeedCancelRow,
@@ -66,7 +68,7 @@ ROLLOUT_ROWS: Any = st.builds(
     depth=BIG,
     stop=st.none() | TEXTS,
     container=st.booleans(),
-    late=st.booleans(),
+    dead=st.booleans(),
     unfit=st.sampled_from(["", "errored"]),
     packed=ANCHORS.map(pack),
     snapshots=st.none() | st.lists(BIG, max_size=4).map(tuple),
@@ -110,6 +112,8 @@ OTHERS = [
     SeedCancelRow(1, "k", "g", "s"),
     ExpiryRow(1, "k", "g", 0, 1),
     FinalRow(1, "k", "g", 9, None),
+    EndedRow("g"),
+    ChunkRow(3, 17, bytes(range(32))),
     WantedRow([1, 5], 9),
     STATE,
 ]
@@ -143,13 +147,13 @@ def test_keys_say_their_kind_and_name_one_event() -> None:
     """Else compaction would take one row for another: a seed may be called `dial-3.0.1`, as an attempt is, or as the
     shard row."""
     good = replace(ROW, offset=5, group="dial-3")
-    records = [good, replace(good, rejected=True), replace(good, late=True), replace(good, late=True, offset=6)]
+    records = [good, replace(good, rejected=True), replace(good, dead=True), replace(good, dead=True, offset=6)]
     hostile = [
         kind(1, name, "dial-3", *rest) for kind, *rest in NAMED for name in ("dial-3.0.1", "shard.state", "state")
     ]
     keys = [row.key for row in [*records, *hostile, STATE]]
     assert len(set(keys)) == len(keys)
-    assert keys[:4] == ["rollout/dial-3.0.1", "rejected/dial-3.0.1", "late/5", "late/6"]
+    assert keys[:4] == ["rollout/dial-3.0.1", "rejected/dial-3.0.1", "dead/5", "dead/6"]
 
 
 def test_a_row_lies_on_the_partition_of_what_it_describes() -> None:

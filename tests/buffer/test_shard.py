@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import StateRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.lineage import settings_id
@@ -426,25 +427,37 @@ class TestRowsAndRestore:
         )
         assert kinds[-1] == "shard.state"
 
-    def test_duplicates_have_no_row_and_bad_records_a_dead_letter(self) -> None:
-        good, other = rollout("a"), rollout("a", reward=0.0)
+    def test_duplicates_without_places_have_no_row_and_bad_records_a_dead_letter(self) -> None:
+        good, other = (rollout("a", reward=reward, status=Status.FAILED) for reward in (1.0, 0.0))
         log = log_of(good, good, other, **NO_DERIVING)
         Owner(log).settle()
         assert [event.headers.type for event in log.topics[Topic.ROLLOUT_INDEX]] == ["rollout.indexed", "shard.state"]
         assert log.reasons == ["conflict"]
 
-    def test_a_repeated_record_of_an_ended_group_is_still_a_duplicate_and_a_conflict_still_one(self) -> None:
-        log = log_of(*whole("a"), final("a"), **NO_DERIVING)
+    def test_duplicates_and_conflicts_take_their_places_as_dead_ones(self) -> None:
+        """Once their group is forgotten nobody could tell them from others (design/buffer#pool)."""
+        log = log_of(*(rollout("a", reward=reward) for reward in (1.0, 1.0, 0.0)), **NO_DERIVING)
         owner = Owner(log)
         owner.settle()
-        rows = len(log.rows)
+        assert [(row.offset, row.dead) for row in log.rows if isinstance(row, RolloutRow)] == [
+            (0, False),
+            (1, True),
+            (2, True),
+        ]
+        assert [source.dead for source in owner.shard.fold.pool.sources.values()] == [False, True, True]
+        assert log.reasons == ["conflict"]
+
+    def test_a_record_of_an_ended_group_is_late_whatever_it_says(self) -> None:
+        log = log_of(*whole("a"), final("a", as_of=2), **NO_DERIVING)
+        owner = Owner(log)
+        owner.settle()
         log.append(rollout("a"), rollout("a", reward=0.0), rollout("a", 1, attempt=2))
         owner.settle()
-        assert log.reasons == ["conflict"]
-        assert len(log.rows) == rows + 2, "the higher attempt, and the shard row"
+        assert log.reasons == []
+        assert [row.dead for row in log.rows if isinstance(row, RolloutRow)] == [False, False, True, True, True]
 
     def test_the_shard_row_says_how_far_and_what_is_still_needed(self) -> None:
-        log = log_of(*whole("a", turns=0), *whole("b", turns=0), final("a"), **NO_DERIVING)
+        log = log_of(*whole("a", turns=0), *whole("b", turns=0), final("a", as_of=4), fresh("a"), **NO_DERIVING)
         owner = Owner(log)
         owner.settle()
         log.append(annotated("b", reward=0.5))

@@ -26,6 +26,7 @@ from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.reading import read_to_end
+from tests.buffer.partition_log import recall
 
 TOPICS = (*INPUT_TOPICS, Topic.ROLLOUT_INDEX)
 
@@ -56,10 +57,9 @@ class PartitionAccount:
         return [Seed.of(event) for event in self.events[Topic.SEEDS] if event.headers.type == "seed.emitted"]
 
     def restored(self) -> Fold:
-        """The fold of the rows."""
+        """The fold of the rows that a service restores from."""
         shard = Shard.empty(self.partition, self.settings)
-        for event in self.events[Topic.ROLLOUT_INDEX]:
-            shard.restore(decode(event.value or b""), event.offset)
+        recall(shard, {event.offset: decode(event.value or b"") for event in self.events[Topic.ROLLOUT_INDEX]})
         return shard.fold
 
     def folded(self, ends: Mapping[Topic, int]) -> Shard:
@@ -70,6 +70,7 @@ class PartitionAccount:
                 if event.offset < ends[topic]:
                     self._read(shard, event)
             shard.passed(topic, ends[topic])  # markers at the end have no event
+        shard.flush(now=0, clock=0.0)  # it forgets what ended
         return shard
 
     def _read(self, shard: Shard, event: Event) -> None:

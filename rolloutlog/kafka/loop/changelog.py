@@ -6,17 +6,22 @@ Guarantees: nothing is read before the index has no open transaction, so no comm
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from rolloutlog.contract.errors import IndexMismatch, OpenTransaction
 from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.ends import Ends, ends_at
+from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.reading import open_transaction, read_to_end
 from rolloutlog.kafka.read.tail import Tail
+
+log = logging.getLogger(__name__)
 
 POLL_S = 0.05
 SHARD_STATE = EventType.SHARD_STATE.encode()
@@ -84,6 +89,25 @@ async def newest_row(
     return None
 
 
+async def read_chunks(
+    connection: Connection, index: Topic, partition: int, newest: int | None, read: Callable[[Event], int | None]
+) -> int:
+    """Read the chunk at `newest`, then each that `read` says lies before; how many are there.
+
+    One that retention has deleted ends it, with a line: what it held is unknown from then on.
+    """
+    count, at = 0, newest
+    async with PayloadReader(connection, index, cache_bytes=0) as reader:
+        while at is not None:
+            handle = Handle(partition, at, 0)
+            found = (await reader.read_those_there([handle])).get(handle)
+            if found is None:
+                log.warning("%s/%d has no chunk at %d: groups that ended before are unknown", index, partition, at)
+                break
+            count, at = count + 1, read(found)
+    return count
+
+
 def rows_from(
     connection: Connection, index: Topic, partition: int, first: int, end: Ends
 ) -> AsyncIterator[list[Event]]:
@@ -96,7 +120,7 @@ def check_beginning(connection: Connection, index: Topic, partition: int, end: E
     IndexMismatch."""
     if end.first > needed:
         raise IndexMismatch(
-            f"{connection.names.topic(index)}/{partition} begins at offset {end.first}, but open groups and candidates "
+            f"{connection.names.topic(index)}/{partition} begins at offset {end.first}, but groups and candidates "
             f"still need its rows from {needed} on: retention has deleted them, or somebody by hand"
         )
 

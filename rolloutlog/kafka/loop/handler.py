@@ -13,8 +13,9 @@ Its life, and what is called when:
 
     factory    `factory(partition)`: an empty shard
     begin      the index has no shard row yet: where its rows will begin, and the inputs are read from their beginning
-    recall     the newest shard row, where the index has one: it says the input offsets, and the first row that is
-               needed (`Checkpoint`)
+    recall     the newest shard row, where the index has one: it says the input offsets, the first row that is
+               needed, and the newest chunk (`Checkpoint`)
+    recall_chunk  a chunk of what ended; it names the one before, which is read next
     restore    the rows from there to the end, in batches; then it equals the shard that wrote them
     fold       events of the inputs, in order within each topic, in any interleaving. It may read (a claimed body)
     flush      all that is to be written since the last commit; empty where nothing is. It may read payloads and
@@ -62,12 +63,12 @@ class Moment:
 
 @dataclass(slots=True, frozen=True)
 class Checkpoint:
-    """What a shard row says: how far the inputs were read, the first row to restore from, and the first that may not
-    be missing."""
+    """What a shard row says: how far the inputs were read, the first row that a restore needs, and where the newest
+    chunk lies."""
 
     inputs: Inputs
-    first_row: int = 0
     needed: int = 0
+    chunk: int | None = None
 
 
 class ShardHandler(Protocol):
@@ -80,6 +81,10 @@ class ShardHandler(Protocol):
     def recall(self, row: Event) -> Checkpoint:
         """Read the newest shard row. Raises RunMismatch where it was written under other settings,
         IndexMismatch where it can't be read."""
+        ...
+
+    def recall_chunk(self, row: Event) -> int | None:
+        """Read a chunk; where the one before lies. Raises IndexMismatch where it can't be read."""
         ...
 
     def restore(self, rows: Sequence[Event]) -> None:

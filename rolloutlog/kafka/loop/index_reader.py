@@ -8,16 +8,16 @@ were deleted that are still needed, are told by their place (IndexMismatch), who
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from rolloutlog.buffer.index.row_codec import decode
-from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow
+from rolloutlog.buffer.index.rows import ChunkRow, Row, StateRow, WantedRow
 from rolloutlog.contract.errors import IndexMismatch
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.loop.changelog import WINDOW, check_beginning, newest_rows
+from rolloutlog.kafka.loop.changelog import WINDOW, check_beginning, newest_rows, read_chunks
 from rolloutlog.kafka.loop.work_queue import Backlog
 from rolloutlog.kafka.read.ends import Ends, ends_at
 from rolloutlog.kafka.read.reading import read_to_end
@@ -41,11 +41,23 @@ class Index:
         """True where its first rows, which nothing open needs any more, were deleted."""
         return self.state is not None and self.ends.first > self.state.begins
 
-    async def rows(self) -> AsyncIterator[list[Placed]]:
-        """The rows of the fold, in batches. Raises IndexMismatch."""
+    def rows(self) -> AsyncIterator[list[Placed]]:
+        """All rows of the fold, in batches. Raises IndexMismatch."""
+        return self._rows(0 if self.state is None else self.state.begins)
+
+    def needed_rows(self) -> AsyncIterator[list[Placed]]:
+        """The rows that a restore needs, after the chunks. Raises IndexMismatch."""
+        return self._rows(0 if self.state is None else self.state.needed)
+
+    async def read_chunks(self, read: Callable[[Event], int | None]) -> None:
+        """The chunks of ended groups, newest first; `read` says where the one before lies."""
+        if self.state is not None:
+            await read_chunks(self.connection, Topic.ROLLOUT_INDEX, self.partition, self.state.chunk, read)
+
+    async def _rows(self, first: int) -> AsyncIterator[list[Placed]]:
         if self.state is None:
             return
-        start = max(self.state.begins, self.ends.first)
+        start = max(first, self.ends.first)
         async for events in read_to_end(
             self.connection, Topic.ROLLOUT_INDEX, self.partition, start, allow_open=True, known=self.ends
         ):
@@ -106,6 +118,14 @@ def index_row(event: Event) -> Row:
         return decode(event.value or b"")
     except ValueError as error:
         raise IndexMismatch(f"{_place(event)} isn't a row that this version can read: {error}") from error
+
+
+def chunk_row(event: Event) -> ChunkRow:
+    """The chunk in a record of the index. Raises IndexMismatch."""
+    row = index_row(event)
+    if not isinstance(row, ChunkRow):
+        raise IndexMismatch(f"{_place(event)} isn't a chunk of ended groups")
+    return row
 
 
 def shard_row(event: Event) -> StateRow:

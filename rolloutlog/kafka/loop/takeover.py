@@ -18,7 +18,7 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.admin import with_admin
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.loop.changelog import check_beginning, newest_row, rows_from, settled_ends
+from rolloutlog.kafka.loop.changelog import check_beginning, newest_row, read_chunks, rows_from, settled_ends
 from rolloutlog.kafka.loop.handler import Inputs, ShardHandler
 from rolloutlog.kafka.loop.loop_context import LoopContext
 from rolloutlog.kafka.read.ends import Ends
@@ -77,10 +77,8 @@ async def _restore(
         return _begin(context, partition, shard, ends), 0
     checkpoint = shard.recall(row)
     check_beginning(context.connection, options.index, partition, index, checkpoint.needed)
-    if index.first > checkpoint.first_row:
-        log.warning("%s/%d begins at %d: groups that ended before are forgotten", options.index, partition, index.first)
-    count = 0
-    async for rows in rows_from(context.connection, options.index, partition, checkpoint.first_row, index):
+    count = await read_chunks(context.connection, options.index, partition, checkpoint.chunk, shard.recall_chunk)
+    async for rows in rows_from(context.connection, options.index, partition, checkpoint.needed, index):
         shard.restore(rows)
         count += len(rows)
     return HeldShard(shard, checkpoint.inputs, row_id(row)), count
