@@ -207,7 +207,8 @@ async def test_an_index_may_begin_at_the_first_row_that_is_still_needed(settings
         await with_admin(connection, lambda admin: admin.delete_records(gone))
 
     connection = await made(one)
-    await write(connection, [rollout("ended", member, turns=0) for member in range(2)] + [final("ended")])
+    members = [rollout("ended", member, turns=0) for member in range(2)]
+    await write(connection, [fresh("ended"), *members, final("ended", as_of=2)])
     await drain(one)
     await write(connection, [rollout("open", turns=0)])
     await drain(one)

@@ -126,8 +126,9 @@ def test_rows_that_were_deleted_leave_it_undecided_below_the_first_shard_row_tha
         connection = await run(one)
         (account,) = await read_account(connection, one)
         derived = [seed.group for seed, _ in account.draws]
-        await write(connection, [final(name) for name in "abcdefg"])
-        ends = [GroupFinal(group=group, group_size=2, timeline=0, step=1, as_of=99) for group in derived]
+        read = account.events[Topic.ROLLOUTS][-1].offset + 1
+        await write(connection, [final(name, read) for name in "abcdefg"])
+        ends = [GroupFinal(group=group, group_size=2, timeline=0, step=1, as_of=read) for group in derived]
         await write(connection, [final_event(end, source="/tests", now=NOW) for end in ends])
         await drain(one)
         (account,) = await read_account(connection, one)
