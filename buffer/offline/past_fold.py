@@ -46,6 +46,6 @@ class PastFold:
         for topic in INPUT_TOPICS:
             rows, end = self.waiting[topic], cut.on(topic)
             while rows and rows[0].offset < end:
-                self.fold.apply(rows.popleft())
+                self.fold.apply_below_cut(rows.popleft())
             self.fold.passed(topic, end)
         self.cut = cut

@@ -38,6 +38,7 @@ from rolloutlog.buffer.sources.screening import candidates_of
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.contract.wire.rejection import Rejected
 
 
 @dataclass(slots=True)
@@ -78,6 +79,18 @@ class Fold:
             case _:
                 return self._of_group(row)
 
+    def apply_below_cut(self, row: Row) -> Disposition:
+        """Fold a row where not all rows before it were folded: what made a record a dead one may lie above the cut, so
+        it is judged anew. Raises Rejected."""
+        if isinstance(row, RolloutRow) and row.dead:
+            try:
+                disposition = self.apply(replace(row, dead=False))
+            except Rejected:
+                disposition = Disposition.DUPLICATE
+            if disposition is not Disposition.DUPLICATE:
+                return disposition
+        return self.apply(row)
+
     def _of_group(self, row: GroupRow) -> Disposition:
         disposition = self._apply(row)
         if disposition is not Disposition.DUPLICATE:
@@ -93,7 +106,7 @@ class Fold:
         if isinstance(row, SeedRow):
             return self._seed(row)
         if self.groups.is_forgotten(row.group):
-            return Disposition.DUPLICATE
+            return _of_forgotten(row)
         match row:
             case RolloutRow():
                 return self._rejected(row) if row.rejected else self._rollout(row)
@@ -145,8 +158,6 @@ class Fold:
         entry = self.groups.find(row.group)
         if entry is not None and entry.agrees_on(shape_of(row)):
             self.pool.supersede(row.group, row.member, row.attempt)
-        elif row.rejected:
-            return Disposition.DUPLICATE
         if not row.rejected:
             self._add_source(row, None, dead=True)
         return Disposition.TAKEN
@@ -167,7 +178,7 @@ class Fold:
     def _annotation(self, row: AnnotationRow) -> Disposition:
         entry = self.groups.entry(row.group)
         if isinstance(entry, ClosedGroup) and entry.is_late(row.offset):
-            disposition = Disposition.DUPLICATE
+            disposition = _of_forgotten(row)
             if entry.size != row.group_size:
                 return disposition
         else:
@@ -321,6 +332,12 @@ class Fold:
         resolved = self.groups.open_resolved
         opened = len(self.groups.opened) - resolved
         return self.census.numbers(opened=opened, resolved=resolved, pool=self.pool)
+
+
+def _of_forgotten(row: GroupRow) -> Disposition:
+    """It changes nothing, and has a row where it would count at a cut below the group's end (design/buffer#offline)."""
+    counts = isinstance(row, FinalRow) or (isinstance(row, AnnotationRow) and row.says_reward)
+    return Disposition.TAKEN if counts else Disposition.DUPLICATE
 
 
 def _of_open(opened: OpenGroup, row: TakeRow | SeedCancelRow | ExpiryRow) -> Disposition:

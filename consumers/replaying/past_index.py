@@ -78,7 +78,7 @@ def _fold(shard: Shard, horizon: Horizon, row: Row) -> None:
     if said is None:
         return
     try:
-        shard.fold.apply(said)
+        shard.fold.apply_below_cut(said)
     except Rejected as error:
         raise IndexMismatch(f"a row of {said.group} contradicts the rows before it: {error}") from error
 

@@ -63,7 +63,7 @@ def cut_at(offset: int, rows: list[Row]) -> tuple[Cut, Pool]:
     horizon, past = Horizon(offset), PastFold.empty(0, SETTINGS.buffer)
     for row in rows:
         if (said := horizon.taken(row)) is not None:
-            past.fold.apply(said)
+            past.fold.apply_below_cut(said)
     past.fold.passed(Topic.ROLLOUTS, offset)
     return horizon.below, past.fold.pool
 

@@ -161,7 +161,14 @@ def test_a_row_lies_on_the_partition_of_what_it_describes() -> None:
     assert (made.topic, made.partition, made.key) == (Topic.ROLLOUT_INDEX, 4, b"state")
 
 
-OLDER = [b"\x01 a row of the first version", b'\x09[1,2,3,"d",4,5,6,7,8]', b'["take",1,"k"]', b"\x10\x00", b"\x12\x00"]
+OLDER = [
+    b"\x01 a row of the first version",
+    b'\x09[1,2,3,"d",4,5,6,7,8]',
+    b'["take",1,"k"]',
+    b"\x10\x00",
+    b"\x12\x00",
+    b"\x13\x00",
+]
 
 
 @pytest.mark.parametrize("value", [b"", b"\x63[]", *OLDER])
