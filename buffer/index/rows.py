@@ -22,7 +22,10 @@ from rolloutlog.contract.vocabulary import EventType
 
 
 class AnnotationRow(EventRow, frozen=True, tag="annotation"):
-    """`rollout.annotated`; `says_reward` False: it speaks of other facts, which the buffer doesn't need."""
+    """`rollout.annotated`; `says_reward` False: it speaks of other facts, which the buffer doesn't need.
+
+    Its key is its offset: of a forgotten group nobody knows which ids were there.
+    """
 
     TYPE: ClassVar[EventType] = EventType.ANNOTATION_INDEXED
     group_size: Size
@@ -30,6 +33,11 @@ class AnnotationRow(EventRow, frozen=True, tag="annotation"):
     attempt: Attempt
     says_reward: bool
     reward: float | None
+
+    @property
+    def key(self) -> str:
+        """Kind and offset."""
+        return f"{self.__struct_config__.tag}/{self.offset}"
 
 
 class TakeRow(EventRow, frozen=True, tag="take"):

@@ -336,7 +336,7 @@ class Fold:
 
 def _of_forgotten(row: GroupRow) -> Disposition:
     """It changes nothing, and has a row where it would count at a cut below the group's end (design/buffer#offline)."""
-    counts = isinstance(row, FinalRow) or (isinstance(row, AnnotationRow) and row.says_reward)
+    counts = isinstance(row, AnnotationRow) and row.says_reward
     return Disposition.TAKEN if counts else Disposition.DUPLICATE
 
 

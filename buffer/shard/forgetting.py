@@ -26,7 +26,7 @@ def _order(closed: ClosedGroup) -> int:
 
 def _is_over(fold: Fold, group: str, closed: ClosedGroup) -> bool:
     """`rollouts` is read to its end, `seeds` past its origin, and neither it nor what it was drawn from is a source."""
-    if closed.group is not None or not closed.knows_origin or group in fold.pool.offsets:
+    if closed.group is not None or not closed.knows_origin or fold.pool.concerns(group):
         return False
     if closed.mark is None:
         return True

@@ -31,7 +31,7 @@ class Pool:
 
     `offsets` finds the sources of a group by member and attempt; `early` holds marks of records that aren't folded yet.
     `live` follows every change, of the fold and of what is in flight; `places` were given so far; `evicted` counts the
-    candidates that weren't kept.
+    candidates that weren't kept. `spurned` has of each group the newest record that left for a late reward.
     """
 
     capacity: int
@@ -43,6 +43,7 @@ class Pool:
     early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
     size: int = 0
     places: int = field(default=0, compare=False)
+    spurned: dict[str, int] = field(default_factory=dict[str, int], compare=False)
     evicted: Counter[Eviction] = field(default_factory=Counter[Eviction], compare=False)
 
     @classmethod
@@ -129,7 +130,16 @@ class Pool:
             self._list_anew(source)
         else:
             self._evict(source, Eviction.REWARD)
+            self.spurned[group] = max(offset, self.spurned.get(group, 0))
         return True
+
+    def concerns(self, group: str) -> bool:
+        """True while a record of that group is here, or would be if nobody knew its late reward."""
+        if group in self.offsets:
+            return True
+        if self.spurned.get(group, -1) < self.oldest:
+            self.spurned.pop(group, None)
+        return group in self.spurned
 
     def supersede(self, group: str, member: int, attempt: int) -> None:
         """A record of that attempt is on the log: sources of lower ones are dead places."""
