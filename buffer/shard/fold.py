@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from rolloutlog.buffer.group.closed_group import ClosedGroup
 from rolloutlog.buffer.group.group import Disposition, Group
 from rolloutlog.buffer.group.member import Member, Record
