@@ -2,10 +2,10 @@
 a fold of them).
 
 Guarantees: nothing is emitted, and no dead letter is written that is on the log already, so nothing is said twice; a
-rollout that a shard rejected stays rejected; the
-old rows are read by nobody any more, and until the inputs are read to their end no service takes the new ones for
-whole; a crash leaves what a second call begins anew. It refuses while a buffer service runs, and whoever starts one
-meanwhile fences it or is fenced by it. Leaves out: deleting the old rows, which retention does.
+rollout that a shard rejected stays rejected; the old rows are read by nobody any more, and until the inputs are read to
+their end no service takes the new ones for whole; a crash leaves what a second call begins anew. It refuses while a
+buffer service runs, and whoever starts one meanwhile fences it or is fenced by it. Leaves out: deleting the old rows,
+which retention does.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import EventType, RejectReason
+from rolloutlog.contract.vocabulary import EventType, RejectReason, RunKind
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of
@@ -132,6 +132,8 @@ class _Retry:
             return Retried(letter, Outcome.FAILS, str(rejected))
         if sound is None:
             return Retried(letter, Outcome.OTHER)
+        if sound.slot.kind is RunKind.EVAL:  # which no trainer judges
+            return sound
         if (unknown := await self.policies.unknown(read_rollout(event, body).trajectory)) is not None:
             return Retried(letter, Outcome.FAILS, f"{RejectReason.POLICY_UNKNOWN}: {unknown} was never published")
         return sound
