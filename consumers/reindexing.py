@@ -38,6 +38,8 @@ from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import agree
 
+OF_GROUP = frozenset({RejectReason.CONFLICT, RejectReason.GROUP_SIZE, RejectReason.ORIGIN})
+"""What the fold finds out again: the record is sound, and takes its places (design/buffer#pool)."""
 SHARD_SOURCE = "/buffer/"
 """How the source of what a shard wrote begins."""
 HINT = "stop the buffer services, and run `rolloutlog buffer reindex` again"
@@ -91,7 +93,7 @@ class ReindexShard(BufferShard):
         """Fold events of the inputs; what was rejected stays rejected."""
         for event in events:
             before = self._dead_letters.rejected.get(event.handle._replace(size=0))
-            if event.topic is Topic.ROLLOUTS and before is not None:
+            if event.topic is Topic.ROLLOUTS and before is not None and before.reason not in OF_GROUP:
                 self.shard.read(event, before, now=moment.now, clock=moment.clock)
             else:
                 await super().fold([event], moment)
