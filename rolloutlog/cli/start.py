@@ -11,7 +11,8 @@ import os
 import signal
 from types import FrameType
 
-from rolloutlog.cli.signal_codes import INTERRUPTED
+SIGNALLED = 128
+"""What shells add to a signal's number; `signal_codes` isn't there yet."""
 
 
 def main() -> None:
@@ -26,4 +27,4 @@ def main() -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    os._exit(INTERRUPTED)
+    os._exit(SIGNALLED + number)

@@ -76,7 +76,7 @@ def test_bad_use_is_one_object_with_json(tmp_path: Path) -> None:
     nobody = ["-b", "127.0.0.1:1"]
     for arguments, code in (
         (["audit", "--nope"], 2), (["tail", "foo"], 2), (["groups", "--step", "0"], 2), (["audit", *nobody], 3),
-        (["candidates", "--derivation", "nope", *nobody], 2),
+        (["status", "-n", "no namespace!", *nobody], 2),
     ):  # fmt: skip
         done = run(*arguments, "--json", folder=tmp_path)
         assert done.returncode == code

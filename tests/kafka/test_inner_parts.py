@@ -9,8 +9,8 @@ import inspect
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,9 @@ except Exception as error:
 
 @pytest.mark.skipif(not PROJECT.is_file(), reason="an installed wheel has no pyproject.toml")
 def test_the_series_is_the_one_that_is_installed_with_us() -> None:
-    wanted = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
+    (wanted,) = (line for line in requires("rolloutlog") or () if line.startswith("aiokafka"))
     upper = f"0.{int(SERIES.split('.')[1]) + 1}"
-    assert [line for line in wanted if line.startswith("aiokafka")] == [f"aiokafka[zstd]>={SERIES},<{upper}"]
+    assert set(wanted.removeprefix("aiokafka[zstd]").split(",")) == {f">={SERIES}", f"<{upper}"}
 
 
 def test_nothing_else_imports_what_aiokafka_does_not_document() -> None:
