@@ -1,7 +1,7 @@
 """Exit codes after a signal, as shells count them: 128 and its number.
 
-Guarantees: importing it loads nothing, so that it is there before the command is. Leaves out: other endings
-(`exit_code`).
+Guarantees: a command that a signal ended says which. Leaves out: other endings (`exit_code`), and Ctrl-C before the
+command is imported (`start`).
 """
 
 from __future__ import annotations
