@@ -46,6 +46,8 @@ def rendered(
             partitions=settings.topics.partitions,
         )
         check_seed(seed)
+    except MemoryError:
+        raise  # of this process, not of the record
     except Exception as error:  # noqa: BLE001 - a hook may be anybody's, and raise what it likes
         return Void(Skip.REJECTED, fault_of(error))
     return seed

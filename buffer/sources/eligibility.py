@@ -75,6 +75,8 @@ def _anchors(
         try:
             for point in each.anchors(trajectory):
                 found.setdefault(str(point.kind), deque(maxlen=MAX_ANCHORS)).append(point)
+        except MemoryError:
+            raise  # of this process, not of the record: the next owner may have more
         except Exception as error:  # noqa: BLE001 - a hook may be anybody's, and raise what it likes
             faults[type_name(each)] = fault_of(error)
     return [point for points in found.values() for point in points], faults

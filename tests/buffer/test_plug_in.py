@@ -156,6 +156,22 @@ def test_one_that_raises_what_nobody_expects_is_told_and_the_shard_goes_on() -> 
     assert set(log.reasons) == {"derivation"}
 
 
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("hook", ["anchors", "prompt"])
+def test_a_process_without_memory_blames_no_record(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row lasts: what it says of a record must not depend on the machine that folded it (design/buffer#fold)."""
+
+    def starve(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(Retry, hook, starve)
+    log = PartitionLog(settings())
+    log.append(rollout("a", 0), rollout("a", 1))
+    with pytest.raises(MemoryError):
+        Owner(log).settle()
+    assert not log.reasons
+
+
 def test_a_name_of_another_type_is_refused() -> None:
     """`name = "judge"` alone would continue, for the life of the run."""
     with pytest.raises(ValidationError, match="judge would continue"):
