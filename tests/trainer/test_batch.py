@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.step import StepReport
+from rolloutlog.trainer.dispatch.step_report import StepReport
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from tests.trainer.desk import rollout
 from tests.trainer.drawing import drawn_group

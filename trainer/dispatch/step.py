@@ -2,119 +2,18 @@
 
 Guarantees: what was trained, what was dropped or expired on the way, and the policy that came out are on the log
 together or not at all, under the one transactional id `<ns>.trainer`; a second trainer fences the first. Leaves out:
-checkpoints, whose event belongs into the same transaction.
+which records those are (`step_events`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import asdict, dataclass
-from statistics import fmean
-from typing import Any
-
 from rolloutlog.contract.errors import ClientFailed, Fenced, RolloutlogError
 from rolloutlog.contract.events.event import Outgoing
-from rolloutlog.contract.events.group_events import final_event
-from rolloutlog.contract.events.policy_versions import PublishedPolicy, policy_published, timeline_started
-from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.write.batching import Written
 from rolloutlog.kafka.write.transactions import TransactionalWriter
-from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.unwritten_events import SOURCE, UnwrittenEvents
 
 START_AGAIN = "start again: a new GroupStream goes on from what is on the log"
-
-
-@dataclass(slots=True, frozen=True)
-class StepReport:
-    """What a step consumed, and what was dropped or expired since the step before it, by reason.
-
-    `step` is None where each group has its own: `steps` has those that there are. `reward` is the mean over the kept
-    members. Tokens of kept, surplus and dropped members lie side by side: a straggler policy that favours short ones
-    shows.
-    """
-
-    step: int | None
-    steps: list[int]
-    groups: int
-    members: int
-    reward: float | None
-    response_tokens: int
-    trainable_tokens: int
-    surplus_tokens: int
-    verdicts: dict[str, int]
-    dropped: dict[str, int]
-    dropped_tokens: int
-    expired: int
-    short: bool
-
-    @classmethod
-    def of(cls, batch: Batch, unwritten: UnwrittenEvents) -> StepReport:
-        """Count a batch and the unwritten events that go with it."""
-        verdicts = [member.verdict for member in batch.members]
-        rewards = [member.reward for member in batch.members]
-        outcomes = [member for group in batch.groups for member in group.final.members]
-        return cls(
-            step=batch.step,
-            steps=sorted({group.step for group in batch.groups}),
-            groups=len(batch.groups),
-            members=len(verdicts),
-            reward=fmean(rewards) if rewards else None,
-            response_tokens=sum(verdict.response_tokens for verdict in verdicts),
-            trainable_tokens=batch.trainable_tokens,
-            surplus_tokens=sum(m.response_tokens for m in outcomes if m.verdict is Verdict.SURPLUS),
-            verdicts=dict(Counter(str(verdict.verdict) for verdict in verdicts)),
-            dropped=dict(Counter(str(final.reason) for final in unwritten.dropped)),
-            dropped_tokens=sum(member.response_tokens for final in unwritten.dropped for member in final.members),
-            expired=len(unwritten.expired),
-            short=batch.short,
-        )
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
-
-
-def step_events(
-    batch: Batch,
-    unwritten: UnwrittenEvents,
-    policy: Policy | None,
-    *,
-    run: str,
-    now: int,
-    uri: str | None,
-    digest: str | None,
-) -> list[Outgoing]:
-    """The records of a step; the policy comes last."""
-    trained = [final_event(group.final, source=SOURCE, now=now) for group in batch.groups]
-    published = (
-        [policy_published(policy, run=run, source=SOURCE, now=now, uri=uri, digest=digest)]
-        if policy is not None
-        else []
-    )
-    return [*unwritten.events(now), *trained, *published]
-
-
-def first_events(history: History, *, run: str, now: int, uri: str | None, digest: str | None = None) -> list[Outgoing]:
-    """A trainer's first start: its timeline and version 0 (design/trainer#timelines)."""
-    timeline = history.next_timeline()
-    return [
-        timeline_started(timeline, None, 0, run=run, source=SOURCE, now=now),
-        policy_published(Policy(timeline, 0), run=run, source=SOURCE, now=now, uri=uri, digest=digest),
-    ]
-
-
-def resumed_events(history: History, weights: PublishedPolicy, *, run: str, now: int) -> list[Outgoing]:
-    """A trainer goes on from an older policy: the next timeline, and those weights as its first policy
-    (design/trainer#timelines)."""
-    timeline, (parent, step) = history.next_timeline(), weights.policy
-    first = Policy(timeline, step)
-    return [
-        timeline_started(timeline, parent, step, run=run, source=SOURCE, now=now),
-        policy_published(first, run=run, source=SOURCE, now=now, uri=weights.uri, digest=weights.digest),
-    ]
 
 
 class StepWriter:

@@ -23,7 +23,8 @@ from rolloutlog.contract.errors import NotOpen, SettingsError
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.step import StepReport, step_events
+from rolloutlog.trainer.dispatch.step_events import step_events
+from rolloutlog.trainer.dispatch.step_report import StepReport
 from rolloutlog.trainer.stream.batch_reader import BatchReader
 from rolloutlog.trainer.stream.opening import Parts, Start, now_ms, open_parts
 

@@ -30,7 +30,8 @@ from rolloutlog.kafka.run_record import agree, read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of
 from rolloutlog.trainer.dispatch.sampler import Sampler
-from rolloutlog.trainer.dispatch.step import StepWriter, first_events, resumed_events
+from rolloutlog.trainer.dispatch.step import StepWriter
+from rolloutlog.trainer.dispatch.step_events import first_events, resumed_events
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.stream.group_history import GroupHistory, read_group_history

@@ -1,0 +1,53 @@
+"""The records of a train step and of a trainer's start, in their order (design/trainer#steps).
+
+Guarantees: pure; what is given to one call belongs into one transaction. Leaves out: writing (`step`).
+"""
+
+from __future__ import annotations
+
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.group_events import final_event
+from rolloutlog.contract.events.policy_versions import PublishedPolicy, policy_published, timeline_started
+from rolloutlog.contract.policies import History, Policy
+from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.unwritten_events import SOURCE, UnwrittenEvents
+
+
+def step_events(
+    batch: Batch,
+    unwritten: UnwrittenEvents,
+    policy: Policy | None,
+    *,
+    run: str,
+    now: int,
+    uri: str | None,
+    digest: str | None,
+) -> list[Outgoing]:
+    """The records of a step; the policy comes last."""
+    trained = [final_event(group.final, source=SOURCE, now=now) for group in batch.groups]
+    published = (
+        [policy_published(policy, run=run, source=SOURCE, now=now, uri=uri, digest=digest)]
+        if policy is not None
+        else []
+    )
+    return [*unwritten.events(now), *trained, *published]
+
+
+def first_events(history: History, *, run: str, now: int, uri: str | None, digest: str | None = None) -> list[Outgoing]:
+    """A trainer's first start: its timeline and version 0 (design/trainer#timelines)."""
+    timeline = history.next_timeline()
+    return [
+        timeline_started(timeline, None, 0, run=run, source=SOURCE, now=now),
+        policy_published(Policy(timeline, 0), run=run, source=SOURCE, now=now, uri=uri, digest=digest),
+    ]
+
+
+def resumed_events(history: History, weights: PublishedPolicy, *, run: str, now: int) -> list[Outgoing]:
+    """A trainer goes on from an older policy: the next timeline, and those weights as its first policy
+    (design/trainer#timelines)."""
+    timeline, (parent, step) = history.next_timeline(), weights.policy
+    first = Policy(timeline, step)
+    return [
+        timeline_started(timeline, parent, step, run=run, source=SOURCE, now=now),
+        policy_published(first, run=run, source=SOURCE, now=now, uri=weights.uri, digest=weights.digest),
+    ]
