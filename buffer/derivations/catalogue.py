@@ -6,6 +6,9 @@ entry points in pyproject.toml, ours as anybody's (`rolloutlog.contract.derivati
 
 from __future__ import annotations
 
+from functools import cache
+from typing import cast
+
 from rolloutlog.buffer.derivations.continuation import Continue
 from rolloutlog.buffer.derivations.judge import Judge
 from rolloutlog.buffer.derivations.protocol import Derivation
@@ -16,13 +19,23 @@ from rolloutlog.contract.settings import BufferSettings
 OWN: tuple[type[Derivation], ...] = (Continue, Recheck, Judge)
 
 
+HOOKS = tuple(name for name in vars(Derivation) if not name.startswith("_"))
+
+
 def derivation_of(derive: Section) -> Derivation:
     """What those settings do. Raises TypeError where whoever offers them left out a hook."""
-    if not isinstance(derive, Derivation):
+    if missing := _missing(type(derive)):
         raise TypeError(
-            f"{type(derive).__name__} isn't a derivation: subclass DerivationSection, with anchors and prompt"
+            f"{type(derive).__name__} isn't a derivation, it has no {', '.join(missing)}: subclass DerivationSection, "
+            "with anchors and prompt"
         )
-    return derive
+    return cast("Derivation", derive)
+
+
+@cache
+def _missing(kind: type[Section]) -> list[str]:
+    """Looked for once a type, since every record of a shard asks."""
+    return [name for name in HOOKS if not (hasattr(kind, name) or name in kind.model_fields)]
 
 
 def anchor_types(settings: BufferSettings) -> list[type[Derivation]]:
