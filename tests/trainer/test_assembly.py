@@ -90,12 +90,16 @@ def test_a_group_that_ended_takes_nothing_more() -> None:
     assert not desk.assembly.groups
 
 
-def test_what_comes_after_the_draw_is_late() -> None:
+def test_what_comes_after_the_draw_is_folded_and_late_once_the_group_ends() -> None:
+    """It counts if the batch goes back (design/trainer#lending)."""
     desk = Desk()
     desk.say(rollout(0), rollout(1))
     desk.pending().drawn = True
     desk.say(rollout(0, attempt=2))
-    assert desk.pending().tokens[0].attempt == 1
+    assert desk.pending().tokens[0].attempt == 2
+    desk.assembly.end("g", 2)
+    desk.say(rollout(1, attempt=2))
+    assert "g" not in desk.assembly.groups
 
 
 def test_ended_groups_can_be_folded_again_as_they_were_drawn() -> None:

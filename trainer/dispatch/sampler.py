@@ -6,7 +6,7 @@ it was judged for; `pick` takes nothing away. Leaves out: payloads, writing and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rolloutlog.contract.events.group_events import GroupFinal
@@ -90,11 +90,17 @@ class Sampler:
                 self._act(settled.pending, decision)
         return picks
 
-    def take(self, picks: list[Pick]) -> None:
-        """The picked groups leave; records that come for them from now on are late."""
+    def take(self, picks: Sequence[Pick]) -> None:
+        """The picked groups leave; records that come for them from now on are late, unless they are given back."""
         for pick in picks:
             pick.pending.drawn = True
             del self._settled[pick.pending.id]
+
+    def give_back(self, groups: Sequence[PendingGroup], step: int | None) -> None:
+        """Groups that were taken and not trained: judged again, with what came for them meanwhile."""
+        for pending in groups:
+            pending.drawn = False
+            self.settle(pending.partition, pending.id, step)
 
     def _decide(self, pending: PendingGroup, step: int | None) -> Decision:
         return self.dispatch.decide(pending, step, self.assemblies[pending.partition].time.now)

@@ -51,8 +51,7 @@ class Assembly:
             return False
         if group in self.ended:
             return self.keep_ended and event.offset < self.ended[group]
-        pending = self.groups.get(group)
-        return pending is None or not pending.drawn
+        return True
 
     def pass_by(self, event: Event) -> None:
         """Move past an event."""

@@ -30,8 +30,8 @@ class Payload:
 class PendingGroup:
     """A group that hasn't ended. `offset` and `timestamp` are of its first record, `touched` the newest timestamp.
 
-    `tries` counts how often each member expired. `drawn` while a batch holds it: what comes then is late.
-    `cut`: records of it may have been deleted, so why a member is missing is unknown.
+    `tries` counts how often each member expired. `drawn` while a batch holds it: what comes then is folded, and counts
+    only if the batch goes back. `cut`: records of it may have been deleted, so why a member is missing is unknown.
     """
 
     group: Group
