@@ -1,8 +1,9 @@
 """A section of the settings: what holds for every one of them.
 
 Guarantees: unknown keys are refused, and so is what isn't a finite number; `none` unsets an optional setting, wherever
-it is written, so that one that has a default can be unset from a variable, a file or a flag alike. Leaves out: the
-settings themselves (`settings`, `trainer_settings`).
+it is written, so that one that has a default can be unset from a variable, a file or a flag alike; a setting of several
+types takes the name of one for the type with its defaults. Leaves out: the settings themselves (`settings`,
+`trainer_settings`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ MOST = 2**31 - 1
 MOST_BYTES = 1 << 50
 LONGEST_S = 366 * 86_400.0
 """A year: what is longer is a mistake, and what is much longer can't be counted in milliseconds."""
+
+
+def tagged(given: Any) -> Any:
+    """For settings of several types: the word alone stands for the type with its defaults."""
+    return {"type": given} if isinstance(given, str) else given
 
 
 class Section(BaseModel):

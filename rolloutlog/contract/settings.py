@@ -14,28 +14,51 @@ import orjson
 from pydantic import Field, ValidationError, model_validator
 
 from rolloutlog.contract.derivation_types import Derive, default_derivation, derivation_types
+from rolloutlog.contract.dispatch_settings import (
+    ArrivalOrder,
+    Deadline,
+    DispatchOrder,
+    EnvironmentSettings,
+    FreshestOrder,
+    OldestOrder,
+    OverProvision,
+    Straggler,
+    Wait,
+    WindowedOrder,
+)
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
-from rolloutlog.contract.topics import KEEP_FOR_EVER, MAX_GROUP, MAX_MESSAGE_BYTES, RECORD_MARGIN
-from rolloutlog.contract.trainer_settings import (
-    Deadline,
+from rolloutlog.contract.staleness_settings import (
+    DropGroup,
+    DropMembers,
+    KeepAsBaseline,
     OnExpire,
-    OverProvision,
+    RerollGroup,
+    RerollMembers,
     Staleness,
-    Straggler,
-    TrainerSettings,
-    Wait,
 )
+from rolloutlog.contract.topics import KEEP_FOR_EVER, MAX_GROUP, MAX_MESSAGE_BYTES, RECORD_MARGIN
+from rolloutlog.contract.trainer_settings import TrainerSettings
 from rolloutlog.contract.vocabulary import AnchorKind
 
 __all__ = [
+    "ArrivalOrder",
     "BufferSettings",
     "Deadline",
     "DerivationSettings",
+    "DispatchOrder",
+    "DropGroup",
+    "DropMembers",
+    "EnvironmentSettings",
+    "FreshestOrder",
+    "KeepAsBaseline",
     "KeepSettings",
+    "OldestOrder",
     "OnExpire",
     "OverProvision",
+    "RerollGroup",
+    "RerollMembers",
     "Section",
     "Selection",
     "Settings",
@@ -44,6 +67,7 @@ __all__ = [
     "TopicSettings",
     "TrainerSettings",
     "Wait",
+    "WindowedOrder",
 ]
 
 NAMESPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"

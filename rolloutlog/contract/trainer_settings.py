@@ -1,84 +1,35 @@
-"""The trainer's settings: how old a token may be, what a step consumes, whom it waits for (design/trainer#settings).
+"""The trainer's settings as a whole: what a step consumes, and what goes together (design/trainer#settings).
 
 Guarantees: a combination that can't work, would never do anything, or that this build doesn't act on is refused when it
 is read (design/log#settings); `digest` names what decides which groups are trained, which a final event repeats. Leaves
-out: the settings that a run agrees on (`settings`).
+out: what each part means (`staleness_settings`, `dispatch_settings`), and what a run agrees on (`settings`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import orjson
 from pydantic import Field, model_validator
 
+from rolloutlog.contract.dispatch_settings import (
+    Deadline,
+    DispatchOrder,
+    EnvironmentSettings,
+    OldestOrder,
+    OverProvision,
+    Straggler,
+    Wait,
+    WindowedOrder,
+)
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
+from rolloutlog.contract.shares import deal
+from rolloutlog.contract.staleness_settings import DropMembers, RerollGroup, RerollMembers, Staleness
 
 OWN = ("buffer_bytes", "buffer_groups", "starve_s")
 """Of each process alone: they change nothing that is trained."""
-
-
-class Wait(Section):
-    """Wait for every member."""
-
-    type: Literal["wait"] = "wait"
-    """The policy."""
-
-
-class Deadline(Section):
-    """Go on without the missing ones once `seconds` passed on the partition and at least `k` members are there."""
-
-    type: Literal["deadline"] = "deadline"
-    """The policy."""
-    seconds: float = Field(gt=0, le=LONGEST_S)
-    """Time since the group's first record, on the broker's clock, however wrong a worker's or the trainer's own is."""
-    k: int = Field(default=2, ge=1, le=MOST)
-    """Members that must be there."""
-
-
-class OverProvision(Section):
-    """Dispatch `group_size`, train the first `group_train`; the rest are surplus. Refused: this build does it
-    wherever a group says `group_train`, and nothing else."""
-
-    type: Literal["over-provision"] = "over-provision"
-    """The policy."""
-
-
-Straggler = Annotated[Wait | Deadline | OverProvision, Field(discriminator="type")]
-OnExpire = Literal["reroll-members", "reroll-group", "drop-group", "keep-as-baseline"]
-
-
-class Staleness(Section):
-    """How old a token may be when it is trained (design/staleness#thresholds)."""
-
-    max_staleness: int | None = Field(default=1, ge=0, le=MOST)
-    """Sync periods by which the oldest sampled token may lag; unset: no limit."""
-    max_token_staleness: int | None = Field(default=None, ge=0, le=MOST)
-    """Sync periods after which a single token leaves the loss, below `max_staleness` and with `on_expire` set; unset:
-    masking is off."""
-    on_expire: OnExpire | None = None
-    """Unset: reroll-members for groups with a seed, drop-group without."""
-    on_unknown: Literal["exempt", "drop"] | None = None
-    """Tokens of unknown policy; unset: exempt offline and on imported policies, drop live."""
-    abandoned: Literal["from-fork", "drop"] = "from-fork"
-    """Tokens of a timeline that a resume left behind."""
-
-    @model_validator(mode="after")
-    def _can_mask(self) -> Staleness:
-        if self.max_token_staleness is not None:
-            if self.max_staleness is not None and self.max_token_staleness >= self.max_staleness:
-                raise ValueError(
-                    f"max_token_staleness {self.max_token_staleness} never masks anything unless it is below "
-                    f"max_staleness {self.max_staleness}"
-                )
-            if self.on_expire is None:
-                raise ValueError(
-                    "with max_token_staleness a member can lose all its tokens: set on_expire to reroll-members, "
-                    "reroll-group, drop-group or keep-as-baseline"
-                )
-        return self
 
 
 class TrainerSettings(Section):
@@ -92,8 +43,12 @@ class TrainerSettings(Section):
     """How old a token may be."""
     straggler: Straggler = Field(default_factory=Wait)
     """What to do about members that come late, by its `type`."""
-    order: Literal["oldest", "arrival"] = "oldest"
-    """Which whole group is drawn first."""
+    order: DispatchOrder = Field(default_factory=OldestOrder)
+    """Which whole group is drawn first, by its `type` or that word alone."""
+    environments: dict[str, EnvironmentSettings] = Field(default_factory=dict[str, EnvironmentSettings])
+    """What differs for the groups of one environment, by its name."""
+    filters: list[str] = Field(default_factory=list[str])
+    """Names of installed filters that a group must pass to be trained."""
     min_survivors: int = Field(default=2, ge=1, le=MOST)
     """Members with a reward that a group needs to be trained."""
     drop_zero_variance: bool = True
@@ -113,15 +68,29 @@ class TrainerSettings(Section):
 
     @property
     def open_bound(self) -> int | None:
-        """B (n W + 1) groups may be open so that none expires (design/staleness#open-groups); None without a staleness
-        limit."""
-        n = self.staleness.max_staleness
-        return None if n is None else self.batch_groups * (n * self.sync_period + 1)
+        """B (n W + 1) groups may be open so that none expires, less those that an order lets pass by
+        (design/staleness#open-groups); None without a staleness limit."""
+        judged = (self.staleness, *(e.staleness for e in self.environments.values() if e.staleness is not None))
+        n = min((s.max_staleness for s in judged if s.max_staleness is not None), default=None)
+        passing = self.order.window - 1 if isinstance(self.order, WindowedOrder) else 0
+        return None if n is None else self.batch_groups * (n * self.sync_period + 1) - passing
 
     @property
     def open_groups(self) -> int:
         """Open groups at most: the setting, else the bound, else 4 batches."""
-        return self.max_open or self.open_bound or 4 * self.batch_groups
+        if self.max_open is not None:
+            return self.max_open
+        return 4 * self.batch_groups if self.open_bound is None else max(self.open_bound, self.batch_groups)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weights of the environments that have one, in their order; empty where a batch isn't dealt."""
+        return {name: env.weight for name, env in self.environments.items() if env.weight is not None}
+
+    def staleness_of(self, env: str | None) -> Staleness:
+        """How old tokens of that environment may be (decisions/staleness#52)."""
+        own = self.environments.get(env or "")
+        return self.staleness if own is None or own.staleness is None else own.staleness
 
     def recorded(self) -> dict[str, Any]:
         """What decides which groups are trained, and how many may be open: the trainer says it on `run` when it starts.
@@ -144,18 +113,60 @@ class TrainerSettings(Section):
     def _acted_on(self) -> TrainerSettings:
         if self.max_passes != 1:
             raise ValueError(f"max_passes {self.max_passes}: this build trains each group once")
-        if isinstance(self.straggler, OverProvision):
-            raise ValueError(
-                "straggler over-provision does nothing in this build that wait doesn't: a group that says group_train "
-                "is trained once so many members are complete"
-            )
+        expiry = self.staleness.expiry
+        asking = isinstance(expiry, RerollMembers | RerollGroup)
+        later = [
+            *(["order windowed"] if isinstance(self.order, WindowedOrder) else []),
+            *(["environments"] if self.environments else []),
+            *(["filters"] if self.filters else []),
+            *(["straggler over-provision"] if isinstance(self.straggler, OverProvision) else []),
+            *(["on_expire drop-members"] if isinstance(expiry, DropMembers) else []),
+            *(["tries, wait_s, tail_batch"] if asking and expiry != type(expiry)() else []),
+        ]
+        if later:
+            raise ValueError(f"this build doesn't act on {', '.join(later)} yet")
+        return self
+
+    @model_validator(mode="after")
+    def _enough_survive(self) -> TrainerSettings:
+        match self.straggler:
+            case Deadline(k=enough) | OverProvision(group_train=enough) if enough < self.min_survivors:
+                raise ValueError(
+                    f"straggler {self.straggler.type} goes on with {enough} members, and min_survivors "
+                    f"{self.min_survivors} would drop them"
+                )
+            case _:
+                return self
+
+    @model_validator(mode="after")
+    def _weights(self) -> TrainerSettings:
+        weights = self.weights
+        if not weights:
+            return self
+        if len(weights) < len(self.environments):
+            unweighed = sorted(self.environments.keys() - weights)
+            raise ValueError(f"environments {', '.join(unweighed)} have no weight while others have one")
+        if not any(weights.values()):
+            raise ValueError("every environment has weight 0: nothing would be trained")
+        dealt = deal(self.batch_groups, list(weights.values()))
+        starved = [name for (name, weight), part in zip(weights.items(), dealt, strict=True) if weight and not part]
+        if starved:
+            none = ", ".join(starved)
+            raise ValueError(f"by these weights {none} gets none of the {self.batch_groups} groups of a batch")
         return self
 
     @model_validator(mode="after")
     def _bounds(self) -> TrainerSettings:
         if self.buffer_groups < self.batch_groups:
             raise ValueError(f"buffer_groups {self.buffer_groups} is below a batch of {self.batch_groups} groups")
+        if isinstance(self.order, WindowedOrder) and self.order.window > self.buffer_groups:
+            raise ValueError(f"a window of {self.order.window} groups is above buffer_groups {self.buffer_groups}")
         bound = self.open_bound
+        if bound is not None and bound < self.batch_groups and not self.overcommit:
+            raise ValueError(
+                f"so wide a window leaves {bound} open groups, below a batch of {self.batch_groups}: groups would "
+                "expire; raise max_staleness, or set overcommit"
+            )
         if self.max_open is not None and bound is not None and self.max_open > bound and not self.overcommit:
             raise ValueError(
                 f"max_open {self.max_open} is above B (n W + 1) = {bound}: groups would expire; set overcommit"

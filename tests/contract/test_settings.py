@@ -15,6 +15,7 @@ from rolloutlog.contract import settings
 from rolloutlog.contract.settings import (
     Deadline,
     DerivationSettings,
+    RerollMembers,
     Section,
     Settings,
     Staleness,
@@ -59,7 +60,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trainer": {"staleness": {"max_token_staleness": 0}}}, "set on_expire"),
     ({"trainer": {"staleness": {"max_staleness": None, "max_token_staleness": 3}}}, "set on_expire"),
     ({"trainer": {"max_passes": 2}}, "this build trains each group once"),
-    ({"trainer": {"straggler": {"type": "over-provision"}}}, "does nothing in this build that wait doesn't"),
+    ({"trainer": {"straggler": {"type": "over-provision"}}}, "group_train"),
+    ({"trainer": {"straggler": {"type": "deadline", "seconds": 5, "k": 1}}}, "min_survivors 2 would drop them"),
+    ({"trainer": {"staleness": {"max_staleness": None, "on_expire": "drop-group"}}}, "never does anything"),
+    ({"trainer": {"staleness": {"on_expire": "forget"}}}, "reroll-members"),
+    ({"trainer": {"staleness": {"on_expire": {"type": "drop-members", "tries": 2}}}}, "Extra inputs"),
+    ({"trainer": {"order": "windowed"}}, "window"),
     ({"buffer": {"derivations": [{"name": "a", "derive": {"max_anchors": 2}}]}}, "seeds every restart"),
     ({"buffer": {"derivations": [{"name": "a", "group_size": 4097}]}}, "less than or equal to 4096"),
     ({"trainer": {"batch_groups": "none"}}, "valid integer"),
@@ -204,6 +210,7 @@ def test_what_a_run_must_agree_on_changes_the_digest(changed: dict[str, Any]) ->
     [
         {"batch_groups": 4}, {"sync_period": 2}, {"staleness": {"max_staleness": 2}}, {"max_open": 12},
         {"straggler": {"type": "deadline", "seconds": 5}}, {"order": "arrival"}, {"min_survivors": 1},
+        {"staleness": {"on_expire": "drop-group"}}, {"order": "freshest"},
         {"drop_zero_variance": False}, {"overcommit": True},
     ],
     ids=str,
@@ -215,6 +222,15 @@ def test_what_a_trainer_may_change_has_a_digest_of_its_own(changed: dict[str, An
     assert made.trainer.digest != TrainerSettings().digest
     again = TrainerSettings.of_record(orjson.loads(orjson.dumps(made.trainer.recorded())))
     assert again == made.trainer
+
+
+def test_a_word_stands_for_a_type_with_its_defaults() -> None:
+    """As older records say it, and as one writes it in a variable."""
+    long = {"order": {"type": "freshest"}, "straggler": {"type": "wait"}}
+    short: dict[str, Any] = {"order": "freshest", "straggler": "wait"}
+    assert TrainerSettings.model_validate(long).digest == TrainerSettings.of_record(short).digest
+    assert Staleness.model_validate({"on_expire": "drop-group"}).expiry.type == "drop-group"
+    assert Staleness().expiry == RerollMembers()
 
 
 def test_settings_of_a_batch_above_our_own_budget_are_read_all_the_same() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.trainer.dispatch.decision import Ready
-from rolloutlog.trainer.dispatch.order import Arrival, OldestFirst, Order, order_of
+from rolloutlog.trainer.dispatch.order import Arrival, FreshestFirst, OldestFirst, Order, order_of
 from rolloutlog.trainer.staleness.rule import Rule, judge
 from tests.trainer.desk import Desk, live, rollout
 
@@ -30,6 +30,11 @@ def test_oldest_first_with_ties_by_arrival() -> None:
     assert ranked(OldestFirst(), [6, 1, 6, 6]) == [1, 0, 2, 3]
 
 
+def test_freshest_first_with_ties_by_arrival() -> None:
+    assert ranked(FreshestFirst(), [8, 4, 6]) == [0, 2, 1]
+    assert ranked(FreshestFirst(), [6, 1, 6, 6]) == [0, 2, 3, 1]
+
+
 def test_arrival() -> None:
     assert ranked(Arrival(), [8, 4, 6]) == [0, 1, 2]
 
@@ -43,4 +48,5 @@ def test_arrival_goes_by_a_groups_last_record() -> None:
 
 def test_the_settings_name_it() -> None:
     assert isinstance(order_of(TrainerSettings()), OldestFirst)
-    assert isinstance(order_of(TrainerSettings(order="arrival")), Arrival)
+    assert isinstance(order_of(TrainerSettings.model_validate({"order": "freshest"})), FreshestFirst)
+    assert isinstance(order_of(TrainerSettings.model_validate({"order": "arrival"})), Arrival)

@@ -103,7 +103,7 @@ class DispatchPolicy:
 
     def _expired(self, pending: PendingGroup, verdict: GroupVerdict) -> Decision:
         """Too few members are left: what to do is a setting, and needs somebody who can be asked."""
-        chosen = self.settings.staleness.on_expire or "reroll-members"
+        chosen = self.settings.staleness.expiry.type
         if chosen in ("drop-group", "keep-as-baseline"):
             return Drop(verdict, DropReason.EXPIRED)
         if pending.group.origin is None:

@@ -43,6 +43,17 @@ class Arrival:
         return (pending.touched, pending.partition, pending.offset)
 
 
+@dataclass(slots=True, frozen=True)
+class FreshestFirst:
+    """The group whose oldest token is the youngest first, ties by arrival: closest to on-policy."""
+
+    def key(self, pending: PendingGroup, verdict: GroupVerdict) -> Key:
+        """By the oldest effective version, backwards; groups of unknown policies go last."""
+        oldest = -1 if verdict.oldest is None else verdict.oldest
+        return (-oldest, pending.timestamp, pending.partition, pending.offset)
+
+
 def order_of(settings: TrainerSettings) -> Order:
     """The strategy that the settings name."""
-    return OldestFirst() if settings.order == "oldest" else Arrival()
+    orders: dict[str, Order] = {"oldest": OldestFirst(), "freshest": FreshestFirst(), "arrival": Arrival()}
+    return orders[settings.order.type]

@@ -17,7 +17,7 @@ import numpy as np
 
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.record.segments import I64, Runs
-from rolloutlog.contract.settings import Staleness
+from rolloutlog.contract.settings import KeepAsBaseline, Staleness
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.staleness.mask_runs import NOTHING, Bools, tokens_in
 from rolloutlog.trainer.staleness.masks import fresh_runs, trained_spans
@@ -55,7 +55,7 @@ class Rule:
         return cls(
             sequence=threshold(settings.max_staleness, sync_period),
             token=threshold(settings.max_token_staleness, sync_period),
-            keep_as_baseline=settings.on_expire == "keep-as-baseline",
+            keep_as_baseline=isinstance(settings.on_expire, KeepAsBaseline),
             exempt_unknown=unknown == "exempt",
             drop_abandoned=settings.abandoned == "drop",
         )

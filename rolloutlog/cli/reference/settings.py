@@ -120,6 +120,10 @@ def _type(annotation: Any) -> str:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_type(argument) for argument in arguments)
+    if origin is typing.Annotated:
+        return _type(arguments[0])
+    if origin is dict:
+        return f"table of names, each with {_type(arguments[1])}"
     if origin is Literal:
         return " or ".join(md.code(argument) for argument in arguments)
     if origin is list:
