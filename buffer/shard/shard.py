@@ -44,6 +44,7 @@ from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.dead_letters import derivation_rejected_event, rejected_event
 from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.events.group_events import is_chunk
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.record.trajectory import Trajectory
@@ -109,8 +110,9 @@ class Shard:
     def read(self, event: Event, body: Resolved | None = None, *, now: int, clock: float) -> None:
         """Fold one event, from its body (None: the one that it carries); bad ones become dead letters."""
         try:
-            found = row_of(event, self.settings.topics.partitions, body, self.types)
-            self._fold(found, event, body, now, clock)
+            if not is_chunk(event):  # which is of no group, and the trainer's alone
+                found = row_of(event, self.settings.topics.partitions, body, self.types)
+                self._fold(found, event, body, now, clock)
         except Rejected as rejected:
             self._reject(event, rejected, now)
         self.fold.passed(event.topic, event.offset + 1)

@@ -135,7 +135,7 @@ TOPICS: dict[Topic, TopicSpec] = {
             written_by=(Role.TRAINER,),
             read_by=(Role.BUFFER, Role.TRAINER, Role.REPLAY, Role.AUDIT, Role.RETRY, Role.PEOPLE),
             meaning="expired members, and what finally became of each group",
-            types=(T.MEMBER_EXPIRED, T.GROUP_TRAINED, T.GROUP_DROPPED),
+            types=(T.MEMBER_EXPIRED, T.GROUP_TRAINED, T.GROUP_DROPPED, T.GROUPS_ENDED),
         ),
         TopicSpec(
             topic=Topic.ROLLOUT_INDEX,
@@ -174,8 +174,8 @@ TOPICS: dict[Topic, TopicSpec] = {
                 Role.RETRY,
                 Role.PEOPLE,
             ),
-            meaning="timelines and policies, in order",
-            types=(T.TIMELINE_STARTED, T.POLICY_IMPORTED, T.POLICY_PUBLISHED),
+            meaning="timelines, policies and checkpoints, in order",
+            types=(T.TIMELINE_STARTED, T.POLICY_IMPORTED, T.POLICY_PUBLISHED, T.CHECKPOINT_SAVED),
         ),
         TopicSpec(
             topic=Topic.RUN,
@@ -184,8 +184,8 @@ TOPICS: dict[Topic, TopicSpec] = {
             cleanup="compact",
             written_by=(Role.OPERATOR, Role.IMPORTERS, Role.TRAINER),
             read_by=tuple(role for role in Role if role is not Role.AUDIT),
-            meaning="what the run is: P, both settings under their digests, cursors",
-            types=(T.RUN_DECLARED, T.SETTINGS_RECORDED, T.CURSOR_MOVED),
+            meaning="what the run is: P, both settings under their digests, cursors, and up to where steps are done",
+            types=(T.RUN_DECLARED, T.SETTINGS_RECORDED, T.CURSOR_MOVED, T.STEP_CLOSED),
         ),
         TopicSpec(
             topic=Topic.DEAD_LETTERS,

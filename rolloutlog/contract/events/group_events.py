@@ -1,21 +1,24 @@
-"""Events of `group-events`: members that expired, and what finally became of each group (design/trainer#finals).
+"""Events of `group-events`: members that expired, what finally became of each group (design/trainer#finals), and
+chunks of the ids of those that ended (design/trainer#watermarks).
 
 Guarantees: a final event names every member that it speaks of by attempt, handle and verdict, the digest of the masks
-and `as_of`, the rollouts offset of its partition at the draw, so that a replay can be compared with it. Leaves out:
-deciding.
+and `as_of`, the rollouts offset of its partition at the draw, so that a replay can be compared with it. A chunk is of
+no group, so who reads by group passes it by. Leaves out: deciding.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Sequence
 from typing import Annotated
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Base64Bytes, BaseModel, ConfigDict, Field, ValidationError
 
 from rolloutlog.contract.events.event import Event, Outgoing, outgoing
-from rolloutlog.contract.events.validation import read_json
+from rolloutlog.contract.events.validation import read_attributes, read_json
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.ids import digest_of, final_id, id_of
+from rolloutlog.contract.ids import ID_BYTES, digest_of, final_id, id_of
 from rolloutlog.contract.numbers import COUNTED, Counted
 from rolloutlog.contract.policies import PolicyNumber
 from rolloutlog.contract.record.slot import MAX_GROUP
@@ -96,6 +99,22 @@ class MemberExpired(BaseModel):
         return id_of("expired", self.group, self.member, self.attempt)
 
 
+class GroupsEnded(BaseModel):
+    """`groups.ended`: ids of groups that ended, none later than `step`, and where the chunk `before` this one lies."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeline: PolicyNumber
+    step: Counted
+    before: Counted | None = None
+    ids: Base64Bytes
+
+    @property
+    def names(self) -> list[bytes]:
+        """The ids."""
+        return [self.ids[at : at + ID_BYTES] for at in range(0, len(self.ids), ID_BYTES)]
+
+
 GroupEvent = GroupFinal | MemberExpired
 
 
@@ -150,6 +169,43 @@ def expired_event(expired: MemberExpired, *, source: str, now: int, partition: i
         partition=partition,
         headers=known,
     )
+
+
+def ended_event(
+    names: Sequence[bytes], before: int | None, *, timeline: int, step: int, source: str, now: int, partition: int
+) -> Outgoing:
+    """`groups.ended`, on the partition of those groups."""
+    ids = b64encode(b"".join(names)).decode()
+    where = {} if before is None else {"before": before}
+    body = orjson.dumps({"timeline": timeline, "step": step, "ids": ids} | where)
+    return outgoing(
+        EventType.GROUPS_ENDED,
+        Topic.GROUP_EVENTS,
+        key=EventType.GROUPS_ENDED,
+        event_id=id_of(EventType.GROUPS_ENDED, partition, timeline, step, digest_of(body)),
+        source=source,
+        value=body,
+        now=now,
+        partition=partition,
+        headers={"timeline": timeline, "step": step, "digest": digest_of(body)},
+    )
+
+
+def is_chunk(event: Event) -> bool:
+    """True for `groups.ended`, by its headers alone."""
+    return event.headers.type == EventType.GROUPS_ENDED
+
+
+def read_groups_ended(event: Event) -> GroupsEnded:
+    """The value of a `groups.ended`. Raises Rejected."""
+    read_attributes(event)
+    try:
+        said = GroupsEnded.model_validate(read_json(event))
+    except ValidationError as error:
+        raise Rejected(RejectReason.SHAPE, f"{event.headers.type}: {problem_of(error)}") from error
+    if len(said.ids) % ID_BYTES:
+        raise Rejected(RejectReason.SHAPE, f"{len(said.ids)} bytes of ids, of {ID_BYTES} each")
+    return said
 
 
 def read_group_event(event: Event) -> GroupEvent:

@@ -1,7 +1,7 @@
-"""Events of `policy-versions`: timelines and policies (design/trainer#timelines).
+"""Events of `policy-versions`: timelines, policies and checkpoints (design/trainer#timelines).
 
-Guarantees: `fold` turns the topic's events, in order, into a `History`, and gives where the weights of a policy lie,
-which no history keeps. Leaves out: weights, and checkpoints, which nothing writes yet.
+Guarantees: `fold` turns the topic's events, in order, into a `History`, and gives where the weights of a policy and the
+file of a checkpoint lie, which no history keeps. Leaves out: weights and files.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import History, Policy, PolicyNumber
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, RejectReason
+from rolloutlog.contract.watermarks import Watermarks
 from rolloutlog.contract.wire.rejection import Rejected, problem_of
 
 
@@ -55,6 +56,19 @@ class PublishedPolicy:
     """When, in milliseconds since 1970."""
 
 
+class SavedCheckpoint(Watermarks):
+    """`checkpoint.saved`: the state after a step lies at `uri`; a resume reads the topics from its watermarks on."""
+
+    uri: str
+    digest: str | None = None
+    """Of the file, in the trainer's own words."""
+
+    @property
+    def policy(self) -> Policy:
+        """The weights that it holds."""
+        return Policy(self.timeline, self.step)
+
+
 def _event(kind: EventType, run: str, body: dict[str, Any], headers: dict[str, Any], source: str, now: int) -> Outgoing:
     text = orjson.dumps({k: v for k, v in body.items() if v is not None}, option=orjson.OPT_SORT_KEYS)
     return outgoing(
@@ -89,8 +103,14 @@ def policy_imported(policy: Policy, *, run: str, source: str, now: int) -> Outgo
     return _event(EventType.POLICY_IMPORTED, run, body, {"policy": policy}, source, now)
 
 
-def fold(history: History, event: Event) -> PublishedPolicy | None:
-    """Fold one event of `policy-versions`; what it publishes, if it does. Raises Rejected.
+def checkpoint_saved(saved: SavedCheckpoint, *, run: str, source: str, now: int) -> Outgoing:
+    """The state after a step was written down."""
+    headers = {"timeline": saved.timeline, "step": saved.step}
+    return _event(EventType.CHECKPOINT_SAVED, run, saved.model_dump(exclude_none=True), headers, source, now)
+
+
+def fold(history: History, event: Event) -> PublishedPolicy | SavedCheckpoint | None:
+    """Fold one event of `policy-versions`; what it publishes or saves, if it does. Raises Rejected.
 
     A rejected event leaves the history as it was.
     """
@@ -101,6 +121,8 @@ def fold(history: History, event: Event) -> PublishedPolicy | None:
             started = _Started.model_validate(body)
             history.start(started.timeline, started.parent, started.step)
             return None
+        if kind is EventType.CHECKPOINT_SAVED:
+            return SavedCheckpoint.model_validate(body)
         said = _PolicyBody.model_validate(body)
         policy = Policy(said.timeline, said.version)
         if kind is not EventType.POLICY_PUBLISHED:

@@ -1,4 +1,5 @@
-"""Events of `run`: the declaration of the run, its settings under their digest, and cursors (design/log#run).
+"""Events of `run`: the declaration of the run, its settings under their digest, cursors, and steps that are done
+(design/log#run).
 
 Guarantees: one key per fact, newest wins, so the compacted topic is what the run is; what is read is of its key's kind,
 settings are those of their digest, and a declaration agrees with the settings that it names. Leaves out: reading the
@@ -8,9 +9,11 @@ topic in order (`rolloutlog.kafka.run_record`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 
 from rolloutlog.contract.events.event import Event, Outgoing, outgoing
 from rolloutlog.contract.events.validation import read_attributes, read_json
@@ -19,10 +22,11 @@ from rolloutlog.contract.settings import Settings, TrainerSettings, settings_dig
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trainer_settings import trainer_digest
 from rolloutlog.contract.vocabulary import EventType, RejectReason
+from rolloutlog.contract.watermarks import Watermarks
 from rolloutlog.contract.wire.rejection import HOSTILE, Rejected, fault_of
 
 DECLARATION = "run"
-SETTINGS, CURSOR = "settings/", "cursor/"
+SETTINGS, CURSOR, STEP = "settings/", "cursor/", "step/"
 TRAINER = "trainer"
 """What tells the text of a trainer's settings from that of the run's."""
 
@@ -62,6 +66,22 @@ def cursor_moved(name: str, position: dict[str, Any], *, source: str, now: int) 
     return _fact(EventType.CURSOR_MOVED, f"{CURSOR}{name}", position, source, now)
 
 
+def step_closed(marks: Watermarks, *, source: str, now: int) -> Outgoing:
+    """`step.closed`: the last record of a step's transaction; the newest of its timeline holds."""
+    return _fact(EventType.STEP_CLOSED, f"{STEP}{marks.timeline}", marks.model_dump(exclude_none=True), source, now)
+
+
+def closed_steps(facts: Mapping[str, Mapping[str, Any]]) -> list[Watermarks]:
+    """The last step of each timeline, live or not; one that can't be read says nothing, and a start costs more."""
+    found: list[Watermarks] = []
+    for name, body in facts.items():
+        if name.startswith(STEP):
+            with suppress(ValidationError):
+                marks = Watermarks.model_validate(dict(body))
+                found += [marks] * (name == f"{STEP}{marks.timeline}")
+    return found
+
+
 def read_fact(event: Event) -> tuple[str, dict[str, Any]]:
     """Name and body of a fact. Raises Rejected."""
     kind, name = read_attributes(event), (event.key or b"").decode(errors="replace")
@@ -89,6 +109,7 @@ def _fits(kind: EventType, name: str) -> bool:
             (EventType.RUN_DECLARED, name == DECLARATION),
             (EventType.SETTINGS_RECORDED, name.startswith(SETTINGS)),
             (EventType.CURSOR_MOVED, name.startswith(CURSOR)),
+            (EventType.STEP_CLOSED, name.startswith(STEP)),
         )
     )
 

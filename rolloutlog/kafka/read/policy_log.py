@@ -10,7 +10,7 @@ publications are kept, `KEPT` of them; for older ones the log is read again. Lea
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -18,7 +18,7 @@ from cachetools import FIFOCache
 
 from rolloutlog.contract.errors import UnknownPolicy
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.events.policy_versions import PublishedPolicy, fold
+from rolloutlog.contract.events.policy_versions import PublishedPolicy, SavedCheckpoint, fold
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.topics import Topic
@@ -36,9 +36,11 @@ KEPT = 1024
 
 @dataclass(slots=True)
 class PolicyFold:
-    """The fold of `policy-versions`: the history, and the newest publications, which say where weights lie."""
+    """The fold of `policy-versions`: the history, every checkpoint, and the newest publications, which say where
+    weights lie."""
 
     history: History = field(default_factory=History)
+    checkpoints: dict[Policy, SavedCheckpoint] = field(default_factory=dict[Policy, SavedCheckpoint])
     publications: FIFOCache[Policy, PublishedPolicy] = field(default_factory=lambda: FIFOCache(KEPT))
 
     def learn(self, event: Event) -> PublishedPolicy | None:
@@ -47,6 +49,9 @@ class PolicyFold:
             published = fold(self.history, event)
         except Rejected as error:
             log.warning("policy-versions/%d/%d can't be read: %s", event.partition, event.offset, error)
+            return None
+        if isinstance(published, SavedCheckpoint):
+            self.checkpoints[published.policy] = published
             return None
         if published is not None:
             self.publications[published.policy] = published
@@ -122,6 +127,11 @@ class PolicyLog:
     def history(self) -> History:
         """All that was read, as a fold."""
         return self._policies.history
+
+    @property
+    def checkpoints(self) -> Mapping[Policy, SavedCheckpoint]:
+        """Every checkpoint that was saved, live or not, by the policy that it holds."""
+        return self._policies.checkpoints
 
     async def poll(self) -> bool:
         """Wait a moment for events and fold them; False where none came. Raises BrokerUnreachable and others."""
