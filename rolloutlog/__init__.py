@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rolloutlog.producers.producer import RolloutProducer
     from rolloutlog.producers.sync_policy_follower import SyncPolicyFollower
     from rolloutlog.producers.sync_producer import SyncRolloutProducer
+    from rolloutlog.trainer.batches.losses import policy_loss
     from rolloutlog.trainer.batches.tensors import pack
     from rolloutlog.trainer.stream.group_stream import GroupStream
     from rolloutlog.trainer.stream.opening import Start
@@ -47,6 +48,7 @@ _HOME = {
     "SyncRolloutProducer": "rolloutlog.producers.sync_producer",
     "Trajectory": "rolloutlog.contract.record.trajectory",
     "pack": "rolloutlog.trainer.batches.tensors",
+    "policy_loss": "rolloutlog.trainer.batches.losses",
 }
 
 __all__ = [
@@ -66,13 +68,14 @@ __all__ = [
     "SyncRolloutProducer",
     "Trajectory",
     "pack",
+    "policy_loss",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from its room; read `__version__` from the installed distribution.
 
-    Raises MissingExtra for `pack` without torch.
+    Raises MissingExtra for `pack` and `policy_loss` without torch.
     """
     if name in _HOME:
         return getattr(_room(_HOME[name]), name)

@@ -88,9 +88,11 @@ class Desk:
     def pending(self, group: str = "g") -> PendingGroup:
         return self.assembly.groups[group]
 
-    def decide(self, step: int | None = 5, history: History | None = None, **settings: Any) -> Decision:
+    def decide(
+        self, step: int | None = 5, history: History | None = None, *, group: str = "g", **settings: Any
+    ) -> Decision:
         made = TrainerSettings.model_validate(settings)
-        return DispatchPolicy(made, history or live()).decide(self.pending(), step, self.assembly.time.now)
+        return DispatchPolicy(made, history or live()).decide(self.pending(group), step, self.assembly.time.now)
 
 
 def live() -> History:

@@ -20,7 +20,7 @@ def drawn_group(*members: Rollout, step: int = 5, **settings: Any) -> DrawnGroup
     desk = Desk()
     desk.say(*members)
     anything: dict[str, Any] = {"drop_zero_variance": False, "min_survivors": 1}
-    decision = desk.decide(step, None, **(anything | settings))
+    decision = desk.decide(step, None, group=members[0].slot.group, **(anything | settings))
     if not isinstance(decision, Ready):
         raise AssertionError(decision)
     pending = desk.pending(members[0].slot.group)

@@ -10,12 +10,15 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Column, Trajectory
-from rolloutlog.trainer.batches.tensors import IGNORED, pack
+from rolloutlog.trainer.batches.samples import IGNORED
+from rolloutlog.trainer.batches.tensors import pack
 from tests.trainer.desk import SEED, rollout, staleness
 from tests.trainer.drawing import drawn_group
 
@@ -37,9 +40,9 @@ def test_the_layout_of_one_sample() -> None:
     packed = pack([drawn_group(made, member(1, [1], [], []))])
     assert packed.input_ids.tolist() == [10, 11, 12, 20, 21]
     assert packed.labels.tolist() == [IGNORED, IGNORED, 20, IGNORED, 22]
-    assert packed.logprobs.tolist() == pytest.approx([0, 0, -0.1, -0.2, -0.3])
+    assert packed.behaviour_logprobs.tolist() == pytest.approx([0, 0, -0.1, -0.2, -0.3])
     assert packed.position_ids.tolist() == [0, 1, 2, 3, 4]
-    assert packed.policies.tolist() == [[-1, -1], [-1, -1], [0, 4], [0, 4], [0, 4]]
+    assert torch.stack([packed.timelines, packed.versions], 1).tolist() == [[-1, -1], [-1, -1], [0, 4], [0, 4], [0, 4]]
 
 
 def test_advantages_lie_at_their_labels_whatever_is_masked_before_them() -> None:
@@ -49,7 +52,7 @@ def test_advantages_lie_at_their_labels_whatever_is_masked_before_them() -> None
         member(0, [1, 2], [20, 21, 22, 23], versions), member(1, [3, 4], [30, 31, 32, 33], versions), **MASKED
     )
     packed = pack([group])
-    assert packed.boundaries.tolist() == [0, 5, 10]
+    assert packed.cu_seqlens.tolist() == [0, 5, 10]
     assert packed.labels.tolist() == [IGNORED] * 3 + [22, 23] + [IGNORED] * 3 + [32, 33]
     low, high = -0.70711, 0.70711
     assert packed.advantages.tolist() == pytest.approx([0] * 3 + [low] * 2 + [0] * 3 + [high] * 2, abs=1e-5)
@@ -119,7 +122,7 @@ def test_trained_labels_are_exactly_the_verdicts_tokens() -> None:
 
 def test_no_groups_make_an_empty_pack() -> None:
     packed = pack([])
-    assert (packed.input_ids.shape, packed.policies.shape, packed.longest) == ((0,), (0, 2), 0)
+    assert (packed.input_ids.shape, packed.versions.shape, packed.longest) == ((0,), (0,), 0)
 
 
 def test_without_payloads_there_is_nothing_to_pack() -> None:
@@ -149,7 +152,7 @@ def test_an_attempt_at_a_compaction_that_nothing_accepts_is_in_no_sample() -> No
     made = Rollout(slot, Trajectory.build(nodes, {"reward": 0.0}))
     packed = pack([drawn_group(made, member(1, [1], [5, 5], [4, 4]))])
     assert packed.samples[0].leaf == 3
-    assert packed.boundaries.tolist()[1] == 4
+    assert packed.cu_seqlens.tolist()[1] == 4
     assert packed.labels.tolist()[:4] == [IGNORED, 20, 21, 40]
 
     nodes[3].facts = {"semantic_parents": [{"node": 2, "type": "compaction"}]}

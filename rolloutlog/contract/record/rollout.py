@@ -48,6 +48,9 @@ class Rollout:
         group_size: int,
         mask: Mask | None = None,
         reward: float | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        top_k: int | None = None,
         attempt: int = 1,
         record: Mapping[str, Any] | None = None,
         slot: Mapping[str, Any] | None = None,
@@ -56,22 +59,25 @@ class Rollout:
 
         `mask` is parallel to `response_ids`: 1 for sampled tokens, 0 for tool tokens inside (all ones when None).
         `logprobs` and `versions` are parallel to `response_ids` or hold one entry per sampled token; `versions` is
-        also one number or policy for all. A bare version is of timeline 0. `slot` and `record` add what else is
-        known. Raises InvalidRecord, with the reason, for everything that a reader would reject.
+        also one number or policy for all. A bare version is of timeline 0. `temperature`, `top_p` and `top_k` are what
+        the engine sampled with (None: unsaid). `slot` and `record` add what else is known. Raises InvalidRecord, with
+        the reason, for everything that a reader would reject.
         """
         with refusing():
             place = Slot(group=group, group_size=group_size, member=member, attempt=attempt, **mapping("slot", slot))
             check_slot(place)
             place.headers()
             facts = {"reward": reward, **mapping("record", record)}
-            trajectory = Trajectory.build(_two_nodes(prompt_ids, response_ids, logprobs, versions, mask), facts)
+            prompt, answer = _two_nodes(prompt_ids, response_ids, logprobs, versions, mask)
+            answer.facts = _sampling(temperature=temperature, top_p=top_p, top_k=top_k)
+            trajectory = Trajectory.build([prompt, answer], facts)
             check_trajectory(trajectory)
             return cls(place, trajectory)
 
 
 def _two_nodes(
     prompt_ids: Tokens, response_ids: Tokens, logprobs: Logprobs, versions: Versions, mask: Mask | None
-) -> list[Node]:
+) -> tuple[Node, Node]:
     """A prompt and its answer. Raises InvalidRecord."""
     prompt, response = exact("prompt_ids", prompt_ids, np.int32), exact("response_ids", response_ids, np.int32)
     kept = np.ones(len(response), np.uint8) if mask is None else exact("mask", mask, np.uint8)
@@ -86,7 +92,17 @@ def _two_nodes(
         logprobs=_compact("logprobs", exact("logprobs", logprobs, np.float32), sampled),
         segments=_segments(versions, sampled),
     )
-    return [Node(token_ids=prompt, mask=np.zeros(len(prompt), np.uint8)), answer]
+    return Node(token_ids=prompt, mask=np.zeros(len(prompt), np.uint8)), answer
+
+
+def _sampling(**said: object) -> dict[str, float]:
+    """What an engine sampled with, as a node says it. Raises InvalidRecord."""
+    for name, value in said.items():
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf
+        ):
+            raise InvalidRecord(RejectReason.SHAPE, f"{name} is a number that isn't negative, not {value!r}")
+    return {name: value for name, value in said.items() if isinstance(value, int | float)}
 
 
 def _segments(versions: Versions, sampled: npt.NDArray[np.bool_]) -> list[Segment]:

@@ -1,0 +1,95 @@
+"""Samples of drawn groups: columns made at once are what one token after another gives (design/trainer#tensors)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.trajectory import Column
+from rolloutlog.trainer.batches.advantages import Estimator
+from rolloutlog.trainer.batches.samples import IGNORED, samples_of
+from rolloutlog.trainer.batches.sampling import Sampling
+from tests.trainer.batches_by_hand import group_of, nodes, plain
+from tests.trainer.desk import rollout, staleness
+from tests.trainer.drawing import drawn_group
+
+MASKED = staleness(max_staleness=20, max_token_staleness=1, on_expire="keep-as-baseline")
+COLUMNS = (
+    "input_ids", "labels", "behaviour_logprobs", "advantages", "timelines", "versions", "temperature",
+)  # fmt: skip
+
+
+@given(st.lists(st.lists(nodes(), min_size=1, max_size=3), min_size=1, max_size=2), st.booleans())
+def test_columns_of_any_forests_are_those_of_one_token_after_another(
+    groups: list[list[list[Node]]], masked: bool
+) -> None:
+    drawn = [group_of(forests, **(MASKED if masked else staleness(max_staleness=20))) for forests in groups]
+    table = samples_of(drawn)
+    expected = [sample for group in drawn for sample in plain(group)]
+    assert table.lengths.tolist() == [len(sample) for sample in expected]
+    for number, name in enumerate(COLUMNS):
+        rows = [row[number] for sample in expected for row in sample]
+        assert table.columns[name].tolist() == pytest.approx(rows, nan_ok=True, rel=1e-6), name
+    assert table.label_counts.tolist() == [sum(row[1] != IGNORED for row in sample) for sample in expected]
+
+
+def test_what_a_record_leaves_unsaid_of_its_sampling_the_run_says() -> None:
+    """Else it is NaN."""
+    hot = Rollout.flat(
+        prompt_ids=[1], response_ids=[2, 3], logprobs=[-1, -1], versions=4, reward=1.0, temperature=0.7, top_k=20,
+        group="g", member=0, group_size=2, slot={"origin_seed": "5eed" * 8, "origin_offset": 0},
+    )  # fmt: skip
+    group = drawn_group(hot, rollout(1))
+    said = samples_of([group], sampling=Sampling(temperature=1.0)).columns
+    assert said["temperature"].tolist() == pytest.approx([0.7, 0.7, 1, 1, 1])
+    assert said["top_k"].tolist() == pytest.approx([20, 20] + [np.nan] * 3, nan_ok=True)
+    assert np.isnan(samples_of([group]).columns["top_p"]).all()
+
+
+@pytest.mark.parametrize("alignment", ["token", "sampled"])
+def test_a_named_column_is_gathered_like_the_labels(alignment: str) -> None:
+    """`routed_experts` of two layers; what wasn't sampled has 0."""
+    made = [rollout(i, [4, 4, 4]) for i in range(2)]
+    for number, one in enumerate(made):
+        size = 5 if alignment == "token" else 3
+        one.trajectory.columns["routed_experts"] = Column(
+            np.arange(2 * size, dtype=np.uint8).reshape(size, 2) + 50 * number, alignment
+        )
+    found = samples_of([drawn_group(*made)], columns=["routed_experts"]).columns["routed_experts"]
+    shifts = (0, 50)
+    if alignment == "token":
+        expected = [[a + shift, a + 1 + shift] for shift in shifts for a in (2, 4, 6, 8)]
+    else:
+        expected = [row for shift in shifts for row in ([0, 0], *([a + shift, a + 1 + shift] for a in (0, 2, 4)))]
+    assert found.tolist() == expected
+
+
+def test_a_named_column_that_some_records_lack_is_refused() -> None:
+    made = [rollout(i) for i in range(2)]
+    made[0].trajectory.columns["routed_experts"] = Column(np.zeros(2, np.uint8), "sampled")
+    with pytest.raises(SettingsError, match="routed_experts is missing in some records"):
+        samples_of([drawn_group(*made)], columns=["routed_experts"])
+
+
+@pytest.mark.parametrize(("estimator", "expected"), [("grpo", 0.70711), ("centred", 0.5), ("rloo", 1.0)])
+def test_advantages_are_by_the_named_estimator(estimator: str, expected: float) -> None:
+    columns = samples_of([drawn_group(rollout(0), rollout(1))], estimator=Estimator(estimator)).columns
+    assert np.abs(columns["advantages"][columns["labels"] != IGNORED]).tolist() == pytest.approx(
+        [expected] * 4, abs=1e-5
+    )
+
+
+def test_samples_keep_their_members_reward_agent_and_stop() -> None:
+    cut = rollout(1)
+    cut.trajectory.record["stop_condition"] = "length"
+    cut.trajectory.record_text = b'{"reward": 1.0, "stop_condition": "length", "nodes": [{}, {"sampled": true}]}'
+    table = samples_of([drawn_group(rollout(0), cut)])
+    assert [(s.reward, s.agent, s.truncated, s.stop_condition) for s in table.samples] == [
+        (0.0, 0, False, None),
+        (1.0, 0, True, "length"),
+    ]
