@@ -88,7 +88,7 @@ async def test_a_body_that_is_gone_at_the_draw_fails_its_member(log: Log) -> Non
             pytest.fail("the group is still open")
         for pending in stream._parts.intake.assemblies.values():
             for waiting in pending.groups.values():
-                waiting.payloads.clear()
+                waiting.let_go()
         first, *_ = sorted(log.blob_files())
         first.unlink()
         await log.write(rollout(2, [0], group=id_of("huge"), size=3))

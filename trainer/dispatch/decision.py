@@ -93,12 +93,12 @@ class DispatchPolicy:
         records of it may have been deleted.
         """
         group, straggler = pending.group, self.settings.straggler
-        if group.size and (group.resolved or len(group.complete_members) >= group.needed):
+        if group.size and (pending.resolved or pending.complete >= group.needed):
             return group.needed
         if pending.cut or not isinstance(straggler, Deadline):
             return None
         if clock - pending.timestamp >= straggler.seconds * 1000:
-            return straggler.k if len(group.complete_members) >= straggler.k else None
+            return straggler.k if pending.complete >= straggler.k else None
         return None
 
     def _expired(self, pending: PendingGroup, verdict: GroupVerdict) -> Decision:

@@ -1,13 +1,18 @@
 """Which groups a step consumes: settled groups in order, judged again at the draw (design/trainer#draw).
 
 Guarantees: pure; a group that expires or is dropped on the way becomes an unwritten event at once, with the step that
-it was judged for; `pick` takes nothing away. Leaves out: payloads, writing and waiting.
+it was judged for; `pick` takes nothing away. An event is worked off without looking at the other members of its group
+or at other groups: a group is judged when enough of its members are there, when its deadline passes, when a step is
+reached at which the verdict on it may change, and when it is drawn. Leaves out: payloads, writing and waiting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from sortedcontainers import SortedList
 
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.settings import Deadline
@@ -18,6 +23,9 @@ from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict
+
+Due = tuple[int, str]
+"""A step, or milliseconds of a partition's time, and the group to look at then."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -31,11 +39,14 @@ class Pick:
 
 @dataclass(slots=True, frozen=True)
 class _Settled:
-    """A group that is ready, or held until a step. Its rank depends on what it sampled, not on the step."""
+    """A group that is ready, or held until a step. Its rank depends on what it sampled, not on the step. `due` is the
+    step at which it is judged again though nothing came; None: not before it is drawn."""
 
     pending: PendingGroup
     key: Key
-    until: int
+    held: bool
+    due: int | None
+    members: int
 
 
 @dataclass(slots=True)
@@ -47,6 +58,10 @@ class Sampler:
     order: Order
     unwritten: UnwrittenEvents = field(default_factory=UnwrittenEvents)
     _settled: dict[str, _Settled] = field(default_factory=dict[str, _Settled])
+    _ready: SortedList[tuple[Key, str]] = field(default_factory=SortedList)
+    _steps: list[Due] = field(default_factory=list[Due])
+    _deadlines: dict[int, list[Due]] = field(default_factory=dict[int, list[Due]])
+    _timed: set[str] = field(default_factory=set[str])
     _digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,38 +78,67 @@ class Sampler:
         return isinstance(self.dispatch.settings.straggler, Deadline)
 
     def settle(self, partition: int, group: str, step: int | None) -> None:
-        """Judge a group that changed."""
+        """Judge a group that changed, unless that can't have made a difference."""
         pending = self.assemblies[partition].groups.get(group)
-        if pending is not None and not pending.drawn:
-            self._act(pending, self._decide(pending, step))
+        if pending is None or pending.drawn:
+            return
+        settled = self._settled.get(group)
+        if settled is None and self._waits(pending):
+            return
+        if settled is None or pending.stirred or settled.members < pending.group.needed:
+            self._judge(pending, step)
 
     def settle_overdue(self, step: int | None) -> None:
-        """Judge the groups whose deadline the partition's time may have passed."""
-        if self.has_deadlines:
-            for assembly in self.assemblies.values():
-                for group in [g for g, pending in assembly.groups.items() if not pending.drawn]:
-                    self.settle(assembly.partition, group, step)
+        """Judge the groups whose deadline the partition's time has passed."""
+        for partition, deadlines in self._deadlines.items():
+            while deadlines and deadlines[0][0] <= self.assemblies[partition].time.now:
+                _, group = heappop(deadlines)
+                self._timed.discard(group)
+                self.settle(partition, group, step)
 
     def pick(self, size: int, step: int | None) -> list[Pick]:
         """At most `size` groups that are ready for the step, first in order first; nothing is taken yet."""
+        if step is not None:
+            self._reach(step)
         picks: list[Pick] = []
-        for settled in sorted(self._settled.values(), key=lambda settled: settled.key):
-            if len(picks) == size:
-                break
-            if step is not None and settled.until > step:
-                continue
-            decision = self._decide(settled.pending, step)
+        while len(picks) < min(size, len(self._ready)):
+            _, group = self._ready[len(picks)]
+            pending = self._settled[group].pending
+            decision = self._decide(pending, step)
             if isinstance(decision, Ready):
-                picks.append(Pick(settled.pending, decision.verdict, self._final(settled.pending, decision)))
+                picks.append(Pick(pending, decision.verdict, self._final(pending, decision)))
             else:
-                self._act(settled.pending, decision)
+                self._act(pending, decision, step)
         return picks
 
     def take(self, picks: Sequence[Pick]) -> None:
         """The picked groups leave; records that come for them from now on are late, unless they are given back."""
         for pick in picks:
             pick.pending.drawn = True
-            del self._settled[pick.pending.id]
+            self._unsettle(pick.pending.id)
+
+    def _waits(self, pending: PendingGroup) -> bool:
+        """True while members are awaited; a deadline is noted."""
+        now, straggler = self.assemblies[pending.partition].time.now, self.dispatch.settings.straggler
+        if self.dispatch.required(pending, now) is not None:
+            return False
+        if isinstance(straggler, Deadline) and pending.id not in self._timed:
+            due = pending.timestamp + int(straggler.seconds * 1000)
+            if due > now:
+                self._timed.add(pending.id)
+                heappush(self._deadlines.setdefault(pending.partition, []), (due, pending.id))
+        return True
+
+    def _reach(self, step: int) -> None:
+        """Judge the groups on which the verdict may change at this step."""
+        while self._steps and self._steps[0][0] <= step:
+            due, group = heappop(self._steps)
+            settled = self._settled.get(group)
+            if settled is not None and settled.due == due:
+                self._judge(settled.pending, step)
+
+    def _judge(self, pending: PendingGroup, step: int | None) -> None:
+        self._act(pending, self._decide(pending, step), step)
 
     def give_back(self, groups: Sequence[PendingGroup], step: int | None) -> None:
         """Groups that were taken and not trained: judged again, with what came for them meanwhile."""
@@ -105,12 +149,15 @@ class Sampler:
     def _decide(self, pending: PendingGroup, step: int | None) -> Decision:
         return self.dispatch.decide(pending, step, self.assemblies[pending.partition].time.now)
 
-    def _act(self, pending: PendingGroup, decision: Decision) -> None:
-        self._settled.pop(pending.id, None)
+    def _act(self, pending: PendingGroup, decision: Decision, step: int | None) -> None:
+        self._unsettle(pending.id)
+        pending.stirred = False
         match decision:
             case Ready(verdict) | Held(verdict):
-                until = decision.until if isinstance(decision, Held) else 0
-                self._settled[pending.id] = _Settled(pending, self.order.key(pending, verdict), until)
+                changes = [] if step is None else [self.dispatch.rule.next_change(verdict), verdict.held_until]
+                due = min((change for change in changes if change is not None), default=None)
+                held = isinstance(decision, Held)
+                self._settle(_Settled(pending, self.order.key(pending, verdict), held, due, len(verdict.members)))
             case Reroll(verdict, members):
                 for member in members:
                     event = expired_of(pending, member, step=verdict.step, timeline=self.dispatch.history.timeline)
@@ -122,6 +169,19 @@ class Sampler:
                 self.assemblies[pending.partition].end(pending.id, final.as_of)
             case Waiting():
                 pass
+
+    def _settle(self, settled: _Settled) -> None:
+        group = settled.pending.id
+        self._settled[group] = settled
+        if not settled.held:
+            self._ready.add((settled.key, group))
+        if settled.due is not None:
+            heappush(self._steps, (settled.due, group))
+
+    def _unsettle(self, group: str) -> None:
+        settled = self._settled.pop(group, None)
+        if settled is not None and not settled.held:
+            self._ready.remove((settled.key, group))
 
     def _final(self, pending: PendingGroup, decision: Ready | Drop) -> GroupFinal:
         reason = decision.reason if isinstance(decision, Drop) else None

@@ -14,7 +14,7 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import HeaderError, Rejected
 from rolloutlog.trainer.groups.partition_time import PartitionTime
-from rolloutlog.trainer.groups.pending_group import PendingGroup
+from rolloutlog.trainer.groups.pending_group import PayloadBytes, PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import Annotated, Arrived, Bad, CancelledMembers, Fact
 
 Attempts = list[tuple[int, int]]
@@ -28,7 +28,7 @@ class Assembly:
 
     Groups that begin below `cut_below` may have lost records: the beginning of the partition was deleted. `expired`
     holds the expired attempts on `group-events`, of groups of which no record was read yet. `next_offset` is that of
-    the next event, `time` the partition's own.
+    the next event, `time` the partition's own, `memory` counts the payloads that its groups hold.
     """
 
     partition: int
@@ -40,6 +40,7 @@ class Assembly:
     groups: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
     next_offset: int = 0
     time: PartitionTime = field(default_factory=PartitionTime)
+    memory: PayloadBytes = field(default_factory=PayloadBytes)
 
     def wants(self, event: Event) -> bool:
         """True if the event can still change a group; by its headers alone."""
@@ -77,9 +78,9 @@ class Assembly:
             case Bad(slot, rejected):
                 pending.reject(slot, rejected)
             case Annotated(slot, event_id, facts):
-                pending.group.annotate(slot.group_size, slot.member, slot.attempt, event_id, facts)
+                pending.annotate(slot, event_id, facts)
             case CancelledMembers(_, size, members):
-                pending.group.cancel(size, members)
+                pending.cancel(size, members)
         self.groups[pending.id] = pending
         pending.touched = max(pending.touched, event.timestamp)
         return pending
@@ -88,7 +89,9 @@ class Assembly:
         found = self.groups.get(group)
         if found is None:
             cut = event.offset < self.cut_below
-            found = PendingGroup(Group(group), self.partition, event.offset, event.timestamp, cut=cut)
+            found = PendingGroup(
+                Group(group), self.partition, event.offset, event.timestamp, cut=cut, memory=self.memory
+            )
             for member, attempt in self.expired.get(group, ()):
                 found.expire(member, attempt)
         return found
@@ -96,7 +99,8 @@ class Assembly:
     def end(self, group: str, as_of: int) -> None:
         """The group has its final event."""
         self.ended[group] = as_of
-        self.groups.pop(group, None)
+        if (pending := self.groups.pop(group, None)) is not None:
+            pending.let_go()
 
     @property
     def low_watermark(self) -> int:

@@ -1,12 +1,15 @@
 """One group on its way to a train step: its fold, what its members sampled, and their payloads while memory allows.
 
-Guarantees: tokens and payloads are of standing records only, so a superseded or rejected attempt leaves nothing behind.
-Leaves out: who may join and how members stand (`rolloutlog.buffer.group.group`), and deciding (`decision`).
+Guarantees: tokens and payloads are of standing records only, so a superseded or rejected attempt leaves nothing behind;
+an event looks at the one member that it speaks of, however large the group is. Leaves out: who may join and how members
+stand (`rolloutlog.buffer.group.group`), and deciding (`decision`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rolloutlog.buffer.group.group import Disposition, Group, Shape
 from rolloutlog.buffer.group.member import Record
@@ -27,11 +30,20 @@ class Payload:
 
 
 @dataclass(slots=True)
+class PayloadBytes:
+    """How many bytes of payloads the groups of a partition hold."""
+
+    held: int = 0
+
+
+@dataclass(slots=True)
 class PendingGroup:
     """A group that hasn't ended. `offset` and `timestamp` are of its first record, `touched` the newest timestamp.
 
     `tries` counts how often each member expired. `drawn` while a batch holds it: what comes then is folded, and counts
     only if the batch goes back. `cut`: records of it may have been deleted, so why a member is missing is unknown.
+    `stirred`: something was said of a member that was complete before. `memory` counts the payloads, which `keep` and
+    `let_go` alone add and remove.
     """
 
     group: Group
@@ -44,6 +56,10 @@ class PendingGroup:
     tries: dict[int, int] = field(default_factory=dict[int, int])
     drawn: bool = False
     cut: bool = False
+    stirred: bool = False
+    memory: PayloadBytes = field(default_factory=PayloadBytes)
+    _complete: int = 0
+    _resolved: int = 0
 
     @property
     def id(self) -> str:
@@ -51,9 +67,15 @@ class PendingGroup:
         return self.group.id
 
     @property
-    def payload_bytes(self) -> int:
-        """Bytes of payloads in memory."""
-        return sum(len(payload.body.value) for payload in self.payloads.values())
+    def complete(self) -> int:
+        """How many members are completed with a reward and not expired."""
+        return self._complete.bit_count()
+
+    @property
+    def resolved(self) -> bool:
+        """True once every member is resolved, as `Group.resolved` says it."""
+        everybody = (1 << self.group.size) - 1
+        return everybody > 0 and self._resolved & everybody == everybody
 
     def admit(self, record: Record, rollout: Rollout, payload: Payload | None) -> Disposition:
         """Fold a good record. Raises Rejected, and then nothing changed."""
@@ -64,18 +86,33 @@ class PendingGroup:
             if rollout.status is Status.COMPLETED and slot.attempt > self.group.member(slot.member).expired:
                 self.tokens[slot.member] = MemberTokens.of(slot.member, slot.attempt, rollout.trajectory)
                 if payload is not None:
-                    self.payloads[slot.member] = payload
+                    self.keep(slot.member, payload)
+            self._look(slot.member)
         return disposition
 
     def reject(self, slot: Slot, rejected: Rejected) -> None:
         """Fold a bad record whose headers could be read."""
         if rejected.resolves and self.group.reject(Shape.of(slot), slot.member, slot.attempt):
             self.forget(slot.member)
+            self._look(slot.member)
+
+    def annotate(self, slot: Slot, event_id: str, facts: Mapping[str, Any]) -> None:
+        """Fold late facts about an attempt. Raises Rejected, and then nothing changed."""
+        self.group.annotate(slot.group_size, slot.member, slot.attempt, event_id, facts)
+        self._look(slot.member)
+
+    def cancel(self, size: int, members: Iterable[int]) -> None:
+        """Fold a cancellation. Raises Rejected, and then nothing changed."""
+        listed = tuple(members)
+        self.group.cancel(size, listed)
+        for member in listed:
+            self._look(member)
 
     def spoil(self, member: int, attempt: int) -> None:
         """The payload of a standing record failed when it was drawn: the member is failed(rejected) after all."""
         self.group.spoil(member, attempt)
         self.forget(member)
+        self._look(member)
 
     def expire(self, member: int, attempt: int) -> None:
         """Fold an expired attempt, once."""
@@ -83,8 +120,33 @@ class PendingGroup:
             self.tries[member] = self.tries.get(member, 0) + 1
             if member in self.tokens and self.tokens[member].attempt <= attempt:
                 self.forget(member)
+            self._look(member)
 
     def forget(self, member: int) -> None:
         """Let go of what a member sampled."""
         self.tokens.pop(member, None)
-        self.payloads.pop(member, None)
+        self._drop(member)
+
+    def keep(self, member: int, payload: Payload) -> None:
+        """Hold the payload of a member."""
+        self._drop(member)
+        self.payloads[member] = payload
+        self.memory.held += len(payload.body.value)
+
+    def let_go(self) -> None:
+        """Hold no payload any more; what is drawn is read again by handle."""
+        for member in [*self.payloads]:
+            self._drop(member)
+
+    def _drop(self, member: int) -> None:
+        if (payload := self.payloads.pop(member, None)) is not None:
+            self.memory.held -= len(payload.body.value)
+
+    def _look(self, index: int) -> None:
+        """Count anew how a member stands, after something was said of it."""
+        bit, member = 1 << index, self.group.members.get(index)
+        self.stirred |= bool(self._complete & bit)
+        complete = member is not None and member.record is not None and member.complete
+        self._complete = self._complete | bit if complete else self._complete & ~bit
+        resolved = member is not None and member.resolved
+        self._resolved = self._resolved | bit if resolved else self._resolved & ~bit

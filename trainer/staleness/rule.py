@@ -60,6 +60,16 @@ class Rule:
             drop_abandoned=settings.abandoned == "drop",
         )
 
+    def next_change(self, verdict: GroupVerdict) -> int | None:
+        """The next step at which age makes another member fail a test, if nothing else changes: its oldest token is
+        stale, or all are. A producer's own mask may bring that forward, which is seen at the draw. None: never."""
+        ages = [
+            (m.oldest, self.sequence) for m in verdict.members if m.oldest is not None and self.sequence is not None
+        ]
+        ages += [(m.newest, self.token) for m in verdict.members if m.newest is not None and self.token is not None]
+        steps = (version + limit + 1 for version, limit in ages)
+        return min((step for step in steps if step > verdict.step), default=None)
+
 
 def effective_versions(runs: Runs, history: History) -> tuple[I64, Bools]:
     """Effective version of each run (design/record#effective-version; `UNKNOWN_VERSION` without a common ancestor), and

@@ -140,7 +140,7 @@ class BatchReader:
         sampler.take(picks)
         groups = tuple(drawn(pick) for pick in picks)
         for pick in picks:
-            pick.pending.payloads.clear()
+            pick.pending.let_go()
         step, self.step = self.step, None if self.step is None else self.step + 1
         return Batch(step, groups, short=len(picks) < size)
 

@@ -56,7 +56,7 @@ class Intake:
     @property
     def payload_bytes(self) -> int:
         """Bytes of payloads in memory."""
-        return sum(p.payload_bytes for assembly in self.assemblies.values() for p in assembly.groups.values())
+        return sum(assembly.memory.held for assembly in self.assemblies.values())
 
     @property
     def full(self) -> bool:

@@ -41,7 +41,7 @@ async def load(picks: Iterable[Pick], payloads: PayloadReader, blobs: BlobStore 
             lost.append(Lost(pending, member, attempt, None, None))
             continue
         try:
-            pending.payloads[member] = arrived(event, await resolve_body(event, blobs)).payload
+            pending.keep(member, arrived(event, await resolve_body(event, blobs)).payload)
         except Rejected as rejected:
             lost.append(Lost(pending, member, attempt, event, rejected))
     return lost
