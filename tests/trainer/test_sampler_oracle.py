@@ -140,7 +140,9 @@ def test_the_index_draws_and_tells_what_judging_everything_again_does(
     step = 3
     for op in schedule:
         if op[0] == "step":
-            step += 1
+            step += 1  # which a trainer reaches by drawing
+            for sampler in both:
+                sampler.pick(1, step)
         elif op[0] == "wait":
             for desk, sampler in zip(desks, both, strict=True):
                 desk.now += op[1]

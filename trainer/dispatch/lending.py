@@ -44,7 +44,7 @@ class Lending:
         batch = Batch(self.step, tuple(drawn(pick) for pick in picks), short=short)
         groups = tuple(pick.pending for pick in picks)
         for pending in groups:
-            pending.payloads.clear()
+            pending.let_go()
         self._loans.append(_Loan(batch, groups))
         if self.step is not None:
             self.step += 1

@@ -117,6 +117,12 @@ class Sampler:
             pick.pending.drawn = True
             self._unsettle(pick.pending.id)
 
+    def give_back(self, groups: Sequence[PendingGroup], step: int | None) -> None:
+        """Groups that were taken and not trained: judged again, with what came for them meanwhile."""
+        for pending in groups:
+            pending.drawn = False
+            self.settle(pending.partition, pending.id, step)
+
     def _waits(self, pending: PendingGroup) -> bool:
         """True while members are awaited; a deadline is noted."""
         now, straggler = self.assemblies[pending.partition].time.now, self.dispatch.settings.straggler
@@ -139,12 +145,6 @@ class Sampler:
 
     def _judge(self, pending: PendingGroup, step: int | None) -> None:
         self._act(pending, self._decide(pending, step), step)
-
-    def give_back(self, groups: Sequence[PendingGroup], step: int | None) -> None:
-        """Groups that were taken and not trained: judged again, with what came for them meanwhile."""
-        for pending in groups:
-            pending.drawn = False
-            self.settle(pending.partition, pending.id, step)
 
     def _decide(self, pending: PendingGroup, step: int | None) -> Decision:
         return self.dispatch.decide(pending, step, self.assemblies[pending.partition].time.now)
