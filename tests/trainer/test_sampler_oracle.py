@@ -118,6 +118,25 @@ def said(desk: Desk, op: Op, needed: int) -> None:
             raise AssertionError(op)
 
 
+def done(desk: Desk, sampler: Sampler, op: Op, step: int, needed: int) -> list[Any]:
+    """What a draw gives, if the operation is one."""
+    match op:
+        case ("step",):
+            return facts(sampler.pick(1, step))
+        case ("pick", size, taken):
+            picks = sampler.pick(size, step)
+            sampler.take(picks if taken else [])
+            return facts(picks)
+        case ("wait", milliseconds):
+            desk.now += milliseconds
+            desk.assembly.time.saw(desk.now)
+            sampler.settle_overdue(step)
+        case _:
+            said(desk, op, needed)
+            sampler.settle(0, op[1], step)
+    return []
+
+
 def made(group: str, member: int, attempt: int, seen: list[int], reward: float, needed: int) -> Any:
     return rollout(member, seen, group=group, size=SIZE, attempt=attempt, reward=reward, group_train=needed)
 
@@ -139,25 +158,9 @@ def test_the_index_draws_and_tells_what_judging_everything_again_does(
     both = [kind({0: desk.assembly}, policy, OldestFirst()) for kind, desk in zip((Sampler, Plain), desks, strict=True)]
     step = 3
     for op in schedule:
-        if op[0] == "step":
-            step += 1  # which a trainer reaches by drawing
-            for sampler in both:
-                sampler.pick(1, step)
-        elif op[0] == "wait":
-            for desk, sampler in zip(desks, both, strict=True):
-                desk.now += op[1]
-                desk.assembly.time.saw(desk.now)
-                sampler.settle_overdue(step)
-        elif op[0] == "pick":
-            drawn = [sampler.pick(op[1], step) for sampler in both]
-            assert facts(drawn[0]) == facts(drawn[1])
-            for sampler, picks in zip(both, drawn, strict=True):
-                if op[2]:
-                    sampler.take(picks)
-        else:
-            for desk, sampler in zip(desks, both, strict=True):
-                said(desk, op, needed)
-                sampler.settle(0, op[1], step)
+        step += op == ("step",)  # which a trainer reaches by drawing
+        ours, theirs = (done(desk, sampler, op, step, needed) for desk, sampler in zip(desks, both, strict=True))
+        assert ours == theirs
         counted(desks[0])
     for sampler in both:
         sampler.pick(SIZE, step)
