@@ -46,7 +46,7 @@ class Continue(DerivationSection):
     @classmethod
     def anchors(cls, trajectory: Trajectory) -> list[AnchorPoint]:
         """Every restart, and the end of every whole tool turn, by kind and node; none where a node has no message."""
-        talk = Conversation(trajectory)
+        talk = Conversation.of(trajectory)
         if not talk.has_messages:
             return []
         found = [(kind, node) for kind in AnchorKind for node in FINDERS[kind](talk)]
@@ -59,4 +59,4 @@ class Continue(DerivationSection):
 
     def prompt(self, trajectory: Trajectory, anchor: AnchorPoint) -> list[Message]:
         """Messages from the root to the anchor, system message included (decisions/replay#58)."""
-        return Conversation(trajectory).prompt(anchor.node)
+        return Conversation.of(trajectory).prompt(anchor.node)

@@ -21,64 +21,75 @@ CHARACTERS_PER_TOKEN = 4
 
 
 class Conversation:
-    """A trajectory as the rules look at it; each view is worked out once."""
+    """A trajectory as the rules look at it: made once a record, by `of`, since every derivation asks.
 
-    __slots__ = ("branches", "declared", "messages", "parents", "sampled", "trajectory")
+    `has_messages`: every node has a message, so that a path can be rendered. `branches`: root-to-leaf paths of the main
+    agent's conversation, in leaf order: of its tree, and of roots that a declared compaction leads to; other agents'
+    are left out (decisions/replay#59 and #63).
+    """
+
+    __slots__ = (
+        "branches",
+        "context_tokens",
+        "declared",
+        "has_messages",
+        "last_branch",
+        "launch_context",
+        "messages",
+        "parents",
+        "sampled",
+    )
 
     def __init__(self, trajectory: Trajectory) -> None:
-        self.trajectory = trajectory
         self.parents = trajectory.parents
         self.sampled = trajectory.sampled_nodes
         self.messages = trajectory.messages
+        self.has_messages = None not in self.messages
         self.declared = DeclaredForest.of(trajectory)
         root = main_root(trajectory)
         self.branches = (
-            [path for path in trajectory.branches if path[0] == root]
+            [path for path in graph.branches(self.parents) if path[0] == root]
             if self.declared is None
             else self.declared.main_branches
         )
-        """Root-to-leaf paths of the main agent's conversation, in leaf order: of its tree, and of roots that a declared
-        compaction leads to; other agents' are left out (decisions/replay#59 and #63)."""
+        ours = [node for path in self.branches for node in path if self.sampled[node]]
+        self.launch_context = graph.path_to(self.parents, min(ours))[:-1] if ours else []
+        """The unsampled prefix of the path to the main tree's first sampled node in creation order; else empty."""
+        self.last_branch = max(self.branches, key=lambda path: path[-1], default=list[int]())
+        """Path from the main root to its leaf that was created last; empty without nodes (decisions/replay#69)."""
+        self.context_tokens = _totals(trajectory, self.parents, self.messages)
+        """Per node the tokens of the context that it ends: as recorded, else a quarter of the characters
+        (decisions/replay#62)."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Conversation:
+        """That of a trajectory. It is shared: what it holds is read only."""
+        known = trajectory.memo
+        if not isinstance(known, Conversation):
+            known = trajectory.memo = cls(trajectory)
+        return known
 
     def role(self, node: int) -> str | None:
         """Role of a node's message; None for a node without one."""
         message = self.messages[node]
         return None if message is None else cast("str", message["role"])
 
-    @property
-    def has_messages(self) -> bool:
-        """True if every node has a message, so that a path can be rendered."""
-        return all(message is not None for message in self.messages)
-
-    @property
-    def launch_context(self) -> list[int]:
-        """The unsampled prefix of the path to the main tree's first sampled node in creation order; else empty."""
-        ours = {node for path in self.branches for node in path if self.sampled[node]}
-        return graph.path_to(self.parents, min(ours))[:-1] if ours else []
-
-    @property
-    def last_branch(self) -> list[int]:
-        """Path from the main root to its leaf that was created last; empty without nodes (decisions/replay#69)."""
-        return max(self.branches, key=lambda path: path[-1]) if self.branches else []
-
     def first_sampled(self, path: Sequence[int]) -> int | None:
         """Position on the path of its first sampled node."""
         return next((position for position, node in enumerate(path) if self.sampled[node]), None)
-
-    @property
-    def context_tokens(self) -> list[int]:
-        """Per node the tokens of the context that it ends: as recorded, else a quarter of the characters
-        (decisions/replay#62)."""
-        recorded = cast("list[int]", self.trajectory.nodes[:, TOKENS].tolist())
-        totals: list[int] = []
-        for tokens, parent, message in zip(recorded, self.parents, self.messages, strict=True):
-            totals.append((tokens or _estimate(message)) + (totals[parent] if parent != graph.NO_PARENT else 0))
-        return totals
 
     def prompt(self, node: int) -> list[Message]:
         """Messages from the root to `node`, system message included (decisions/replay#56, #58 and #68)."""
         path = graph.path_to(self.parents, node)
         return [_trimmed(cast("Message", self.messages[at])) for at in path]
+
+
+def _totals(trajectory: Trajectory, parents: Sequence[int], messages: Sequence[Message | None]) -> list[int]:
+    recorded = cast("list[int]", trajectory.nodes[:, TOKENS].tolist())
+    totals: list[int] = []
+    for tokens, parent, message in zip(recorded, parents, messages, strict=True):
+        totals.append((tokens or _estimate(message)) + (totals[parent] if parent != graph.NO_PARENT else 0))
+    return totals
 
 
 def restarts(talk: Conversation) -> list[int]:

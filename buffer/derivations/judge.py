@@ -59,7 +59,7 @@ class Judge(DerivationSection):
     @classmethod
     def anchors(cls, trajectory: Trajectory) -> list[AnchorPoint]:
         """The last leaf of the main tree; none where no policy sampled on the way there."""
-        talk = Conversation(trajectory)
+        talk = Conversation.of(trajectory)
         path = talk.last_branch
         if not talk.has_messages or talk.first_sampled(path) is None:
             return []
@@ -72,7 +72,7 @@ class Judge(DerivationSection):
 
     def prompt(self, trajectory: Trajectory, anchor: AnchorPoint) -> list[Message]:
         """One user turn with the transcript of the conversation that ends at the anchor."""
-        shown = transcript(Conversation(trajectory).prompt(anchor.node), self.max_transcript_chars)
+        shown = transcript(Conversation.of(trajectory).prompt(anchor.node), self.max_transcript_chars)
         return [{"role": "user", "content": self.instruction.replace(PLACE, shown)}]
 
     def was_right(self, reward: float) -> bool:

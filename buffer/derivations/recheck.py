@@ -33,7 +33,7 @@ class Recheck(DerivationSection):
     @classmethod
     def anchors(cls, trajectory: Trajectory) -> list[AnchorPoint]:
         """The end of the main tree's last conversation, cleaned; none where no answer is left of it."""
-        talk = Conversation(trajectory)
+        talk = Conversation.of(trajectory)
         path = finished(talk)
         return [AnchorPoint(RECHECK, path[-1], talk.context_tokens[path[-1]])] if path else []
 
@@ -43,4 +43,4 @@ class Recheck(DerivationSection):
 
     def prompt(self, trajectory: Trajectory, anchor: AnchorPoint) -> list[Message]:
         """Messages up to that end, system message included, and the turn that asks."""
-        return [*Conversation(trajectory).prompt(anchor.node), {"role": "user", "content": self.instruction}]
+        return [*Conversation.of(trajectory).prompt(anchor.node), {"role": "user", "content": self.instruction}]

@@ -38,6 +38,7 @@ from rolloutlog.contract.events.rollouts import (
 )
 from rolloutlog.contract.events.validation import read_headers, read_rollout
 from rolloutlog.contract.ids import cancelled_id, digest_of, id_of, rollout_id, taken_id
+from rolloutlog.contract.record.graph import leaf_count
 from rolloutlog.contract.record.provenance import STATUS_OF
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import EventType, RejectReason, Status
@@ -141,7 +142,7 @@ def _rollout(event: Event, body: Resolved | None, types: Iterable[type[Derivatio
         unfit=fit.unfit or "",
         packed=fit.packed,
         step=event.headers.step if event.headers.step is not None else slot.dispatch_step,
-        branches=len(trajectory.branches),
+        branches=leaf_count(trajectory.parents),
         faulty=tuple(sorted(filter(None, fit.faults))),
         snapshots=fit.snapshots,
         replay_env=_names_replay_env(slot, trajectory.record),

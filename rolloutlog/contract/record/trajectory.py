@@ -43,7 +43,7 @@ class Column(NamedTuple):
 class Trajectory:
     """One attempt: token_ids i32 [T], logprobs f32 [S], mask u8 [T], segments i32 [G, 3], nodes i32 [N, 5]."""
 
-    __slots__ = ("_record", "columns", "logprobs", "mask", "nodes", "record_text", "segments", "token_ids")
+    __slots__ = ("_record", "columns", "logprobs", "mask", "memo", "nodes", "record_text", "segments", "token_ids")
 
     def __init__(
         self,
@@ -63,6 +63,8 @@ class Trajectory:
         self.segments, self.nodes = segments, nodes
         self.columns: dict[str, Column] = {} if columns is None else dict(columns)
         self._record = record
+        self.memo: object = None
+        """What somebody made of all of it, so that it is made once per record; it mustn't lead back here."""
 
     @property
     def record(self) -> dict[str, Any]:

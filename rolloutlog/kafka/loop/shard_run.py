@@ -42,6 +42,9 @@ class ShardRun:
             {(topic, partition): offset for topic, offset in taken.held.inputs.items()},
             known={(topic, partition): end for topic, end in taken.ends.items()},
             fetch_bytes=max(LEAST_FETCH_BYTES, context.options.fetch_bytes // max(1, context.owned)),
+            # while records of one input are being folded the client asks for the others; it asks for more of the first
+            # only once that is answered, so the answer mustn't take longer than a flush
+            fetch_wait_ms=int(1000 * context.interval_s),
         )
         self.held = taken.held
         self.caught_up = False
