@@ -28,6 +28,7 @@ from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.backoff import Backoff
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.logged_wait import LoggedWait
+from rolloutlog.kafka.loop.collection import seldom_collected
 from rolloutlog.kafka.loop.group_member import GroupMember
 from rolloutlog.kafka.loop.handler import ShardFactory, ShardHandler
 from rolloutlog.kafka.loop.loop_context import LoopContext, Totals
@@ -87,6 +88,11 @@ class PartitionLoop:
         unequal assignments, BrokerUnreachable when the cluster was away for too long.
         """
         self._context.drain = drain
+        with seldom_collected():
+            await self._until_stopped()
+
+    async def _until_stopped(self) -> None:
+        """Be a member, and again after what passes."""
         while not self._stopping.is_set():
             try:
                 await self._as_member()
