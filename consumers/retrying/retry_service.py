@@ -38,6 +38,7 @@ from rolloutlog.kafka.read.reading import read_to_end, settled
 from rolloutlog.kafka.run_record import agree
 from rolloutlog.kafka.write.fitting import ensure_fits
 from rolloutlog.kafka.write.transactions import TransactionalWriter
+from rolloutlog.trainer.staleness.agents import claimed_policies
 
 TRANSACTION_ID = "retry"
 PORTION = 16
@@ -134,7 +135,7 @@ class _Retry:
             return Retried(letter, Outcome.OTHER)
         if sound.slot.kind is RunKind.EVAL:  # which no trainer judges
             return sound
-        if (unknown := await self.policies.unknown(read_rollout(event, body).trajectory)) is not None:
+        if (unknown := await self.policies.unknown(claimed_policies(read_rollout(event, body).trajectory))) is not None:
             return Retried(letter, Outcome.FAILS, f"{RejectReason.POLICY_UNKNOWN}: {unknown} was never published")
         return sound
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.segments import Runs
-from rolloutlog.contract.record.trajectory import Column
-from rolloutlog.contract.settings import Staleness
+from rolloutlog.contract.record.trajectory import Column, Trajectory
+from rolloutlog.contract.settings import DropGroup, KeepAsBaseline, Staleness
 from rolloutlog.contract.vocabulary import Verdict
+from rolloutlog.trainer.staleness.agents import claimed_policies
 from rolloutlog.trainer.staleness.mask_runs import mask_of
 from rolloutlog.trainer.staleness.rule import Rule, judge, threshold
 from rolloutlog.trainer.staleness.verdicts import Cause, GroupVerdict, MemberTokens, MemberVerdict
@@ -206,6 +209,43 @@ def test_the_sequence_test_covers_tokens_that_the_producer_masks() -> None:
     assert judged([0, 0], 5, Rule(sequence=4), [0, 0]).verdict is Verdict.EXPIRED
 
 
+def test_policies_of_agents_that_do_not_train_make_nothing_stale_and_hold_nobody() -> None:
+    """A judge's old weights, and an opponent's of the future or of nobody's timeline, are recorded and no more
+    (design/staleness#tests)."""
+    mixed = tokens([(0, 0), (0, 4), (9, 1), (0, 30)], [0, 1, 0, 0])
+    strict = Rule(sequence=1, token=1, exempt_unknown=False, drop_abandoned=True)
+    assert judge([mixed], 5, history(), strict).members[0].cause is Cause.UNKNOWN
+    own = replace(mixed, judged=np.array([False, True, False, False]))
+    group = judge([own], 5, history(), strict)
+    said = group.members[0]
+    assert (said.verdict, said.seq_staleness, said.oldest, said.newest) == (Verdict.FRESH, 0, 4, 4)
+    assert (group.held_until, mask(said)) == (None, [0, 1, 0, 0])
+    assert judge([own], None, history(), strict).step == 5
+    nobody = judge([replace(own, judged=np.zeros(4, np.bool_), loss_mask=np.zeros(4, np.bool_))], 5, history(), strict)
+    assert (nobody.members[0].verdict, nobody.members[0].oldest) == (Verdict.EXEMPT, None)
+
+
+def test_agents_that_train_are_those_of_the_table() -> None:
+    """Each run has its node's agent, and claims its policy for it alone (design/record#agents)."""
+
+    def turn(parent: int, agent: int, version: int) -> Node:
+        return Node(
+            parent=parent, sampled=True, agent=agent, token_ids=[7, 8], mask=[1, 1], logprobs=[0.0, 0.0],
+            segments=[(0, version, 0)],
+        )  # fmt: skip
+
+    table = [{"name": "solver"}, {"name": "judge", "trainable": False}]
+    made = Trajectory.build([Node(token_ids=[1], mask=[0]), turn(0, 0, 4), turn(1, 1, 0)], {"agents": table})
+    member = MemberTokens.of(0, 1, made)
+    assert member.judged is not None
+    assert member.judged.tolist() == [True, False]
+    assert claimed_policies(made) == {Policy(0, 4)}
+    assert judge([member], 5, history(), Rule(sequence=1)).members[0].verdict is Verdict.FRESH
+    made.record["agents"][1]["trainable"] = True
+    assert judge([MemberTokens.of(0, 1, made)], 5, history(), Rule(sequence=1)).members[0].verdict is Verdict.EXPIRED
+    assert claimed_policies(made) == {Policy(0, 4), Policy(0, 0)}
+
+
 def test_an_expired_member_may_stay_as_baseline_without_tokens() -> None:
     """It stays in the baseline, and out of the loss (decisions/staleness#67)."""
     said = judged([0, 4], 9, Rule(sequence=4, keep_as_baseline=True))
@@ -263,7 +303,7 @@ def test_the_rule_of_a_run() -> None:
     assert Rule.of(Staleness(), 4, live=True) == Rule(sequence=8, exempt_unknown=False)
     assert Rule.of(Staleness(), 4, live=False) == Rule(sequence=8)
     chosen = Staleness(
-        max_staleness=3, max_token_staleness=1, on_expire="keep-as-baseline", on_unknown="exempt", abandoned="drop"
+        max_staleness=3, max_token_staleness=1, on_expire=KeepAsBaseline(), on_unknown="exempt", abandoned="drop"
     )
     assert Rule.of(chosen, 2, live=True) == Rule(8, 4, keep_as_baseline=True, drop_abandoned=True)
 
@@ -272,7 +312,7 @@ def test_the_rule_of_a_run() -> None:
 def test_settings_that_could_never_mask_are_refused(token: int) -> None:
     """Token masks below the sequence limit only; the loss of a member must be chosen (decisions/staleness#50, #173)."""
     with pytest.raises(ValidationError, match="never masks anything"):
-        Staleness(max_staleness=1, max_token_staleness=token, on_expire="drop-group")
+        Staleness(max_staleness=1, max_token_staleness=token, on_expire=DropGroup())
     with pytest.raises(ValidationError, match="set on_expire"):
         Staleness(max_staleness=1, max_token_staleness=0)
 

@@ -3,9 +3,9 @@
 
 Guarantees: `judge` is pure, and dispatch and views call it alone, so they never disagree. The arithmetic is XTuner's
 (decisions/staleness#42 to #70): staleness is `t - v - 1` train steps, thresholds are `(n + 1) * W`, stale at `>=`; the
-oldest sampled token is tested first, then single tokens, then whether any is left. Masks are 0 or 1, of the response's
-length, and the producer's own loss mask is always respected. Leaves out: what becomes of the group
-(`rolloutlog.trainer.dispatch.decision`), and whether a policy was ever published: the trainer's test alone.
+oldest sampled token of an agent that trains is tested first, then single tokens, then whether any is left. Masks are 0
+or 1, of the response's length, and the producer's own loss mask is always respected. Leaves out: what becomes of the
+group (`rolloutlog.trainer.dispatch.decision`), and whether a policy was ever published: the trainer's test alone.
 """
 
 from __future__ import annotations
@@ -92,18 +92,21 @@ def effective_versions(runs: Runs, history: History) -> tuple[I64, Bools]:
 def judge(members: Sequence[MemberTokens], step: int | None, history: History, rule: Rule) -> GroupVerdict:
     """Judge a group's completed members for train step `step`; None: for its newest version + 1, so none is held."""
     found = [effective_versions(member.runs, history) for member in members]
-    newest = max((int(versions.max()) for versions, _ in found if len(versions)), default=UNKNOWN_VERSION)
+    judged = (versions[m.judged_runs] for m, (versions, _) in zip(members, found, strict=True))
+    newest = max((int(versions.max()) for versions in judged if len(versions)), default=UNKNOWN_VERSION)
     at = max(newest, 0) + 1 if step is None else step
     return GroupVerdict(at, tuple(_judge(member, *ages, at, rule) for member, ages in zip(members, found, strict=True)))
 
 
 def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rule: Rule) -> MemberVerdict:
     known = versions != UNKNOWN_VERSION
+    spans = trained_spans(member, fresh_runs(versions, known, step, rule.token))
+    own = member.judged_runs  # policies of agents that don't train make nothing stale
+    versions, known, abandoned = versions[own], known[own], abandoned[own]
     oldest = int(versions[known].min()) if known.any() else None
     newest = int(versions.max()) if known.any() else None
     # An empty response has nothing to be old (decisions/staleness#45); one of unknown policies has no age.
     staleness = step - oldest - 1 if oldest is not None else (None if len(versions) else 0)
-    spans = trained_spans(member, fresh_runs(versions, known, step, rule.token))
     cause = _cause(
         rule,
         staleness,

@@ -6,7 +6,7 @@ Guarantees: values only; a member's tokens are covered by its runs exactly, or i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from rolloutlog.contract.record.declared_edges import kept_nodes
 from rolloutlog.contract.record.segments import Runs
-from rolloutlog.contract.record.trajectory import AGENT, SAMPLED, Trajectory
+from rolloutlog.contract.record.trajectory import SAMPLED, Trajectory
 from rolloutlog.contract.vocabulary import Verdict
-from rolloutlog.trainer.staleness.agents import agents_of
+from rolloutlog.trainer.staleness.agents import Agent, agents_of, judged_runs, trained_nodes
+from rolloutlog.trainer.staleness.labels import unlabelled
 from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, masks_digest, tokens_in
 
 UNKNOWN_POLICY = np.array([-1], np.int32)
@@ -32,22 +33,23 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
-def _may_train(trajectory: Trajectory) -> Bools | None:
-    """Response tokens that the producer lets train: by its loss mask, of agents that are trained, and on branches that
-    are kept (design/record#edges)."""
-    agents, nodes = np.array([agent.trainable for agent in agents_of(trajectory)], np.bool_), trajectory.nodes
-    kept = kept_nodes(trajectory)
-    if agents.all() and kept.all():
+def _may_train(trajectory: Trajectory, agents: Sequence[Agent]) -> Bools | None:
+    """Response tokens that may be labels: by the producer's loss mask, of agents that are trained, on branches that are
+    kept (design/record#edges), with something before them (design/staleness#labels)."""
+    trained, kept, bare = trained_nodes(trajectory, agents), kept_nodes(trajectory), unlabelled(trajectory)
+    if trained is None and kept.all() and not len(bare):
         return trajectory.loss_mask
-    by_node = np.repeat(agents[nodes[:, AGENT]] & kept, nodes[:, SAMPLED])
-    return by_node if trajectory.loss_mask is None else by_node & trajectory.loss_mask
+    mask = np.repeat(kept if trained is None else kept & trained, trajectory.nodes[:, SAMPLED])
+    mask[bare] = False
+    return mask if trajectory.loss_mask is None else mask & trajectory.loss_mask
 
 
 @dataclass(slots=True, frozen=True)
 class MemberTokens:
-    """What the rule needs of a completed member: who sampled its response tokens, and which may train.
+    """What the rule needs of a member: who sampled its response tokens, and which may train.
 
-    Raises ValueError where runs or loss mask don't cover the response exactly (decisions/staleness#8, #9 and #62).
+    `judged` are the runs of agents that train; None: all. `agents` have rewards of their own, or the rollout's. Raises
+    ValueError where runs or loss mask don't cover the response exactly (decisions/staleness#8, #9 and #62).
     """
 
     member: int
@@ -55,6 +57,8 @@ class MemberTokens:
     response_tokens: int
     runs: Runs
     loss_mask: Bools | None = None
+    judged: Bools | None = None
+    agents: tuple[Agent, ...] = (Agent(),)
 
     def __post_init__(self) -> None:
         covered = int(self.runs.lengths.sum())
@@ -62,25 +66,33 @@ class MemberTokens:
             raise ValueError(f"segments cover {covered} of {self.response_tokens} response tokens")
         if self.loss_mask is not None and len(self.loss_mask) != self.response_tokens:
             raise ValueError(f"the loss mask has {len(self.loss_mask)} entries for {covered} response tokens")
+        if self.judged is not None and len(self.judged) != len(self.runs.lengths):
+            raise ValueError(f"{len(self.judged)} of {len(self.runs.lengths)} runs are said to be judged or not")
 
     @classmethod
     def of(cls, member: int, attempt: int, trajectory: Trajectory) -> MemberTokens:
         """From a checked trajectory; holds no view of its value, so that the payload can be let go."""
-        runs, size = trajectory.runs, trajectory.response_tokens
+        runs, size, agents = trajectory.runs, trajectory.response_tokens, agents_of(trajectory)
         if size and not len(runs.lengths):
             runs = Runs(UNKNOWN_POLICY, UNKNOWN_POLICY, np.array([size]))
         own = Runs(runs.timelines.copy(), runs.versions.copy(), runs.lengths)
-        return cls(member, attempt, size, own, _may_train(trajectory))
+        mask, judged = _may_train(trajectory, agents), judged_runs(trajectory, agents) if size else None
+        return cls(member, attempt, size, own, mask, judged, tuple(agents))
+
+    @property
+    def judged_runs(self) -> Bools | slice:
+        """Index of the runs whose policies make a member stale."""
+        return slice(None) if self.judged is None else self.judged
 
     @property
     def may_train(self) -> int:
-        """Tokens that the producer lets train: none in an empty response or under an all-zero loss mask."""
+        """Tokens that may be labels: none in an empty response or under an all-zero loss mask."""
         return self.response_tokens if self.loss_mask is None else int(self.loss_mask.sum())
 
 
 @dataclass(slots=True, frozen=True)
 class MemberVerdict:
-    """What the rule says of one member at a step.
+    """What the rule says of one member at a step. Ages are of the tokens of agents that train.
 
     `mask_runs` are the trained response tokens as `[start, length]` rows. `seq_staleness` is of the oldest sampled
     token, in train steps, None where no policy is known; `oldest` and `newest` are effective versions.

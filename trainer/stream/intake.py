@@ -22,6 +22,7 @@ from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, fact_of, is_rollout
+from rolloutlog.trainer.staleness.agents import claimed_policies
 
 
 @dataclass(slots=True, frozen=True)
@@ -112,7 +113,7 @@ class Intake:
         if (before := self.rejected_before.get(event.handle._replace(size=0))) is not None:
             rejected = Rejected(before, "rejected before")
             return Bad(fact.rollout.slot, rejected) if rejected.resolves else None
-        unknown = await self.policies.unknown(fact.rollout.trajectory)
+        unknown = await self.policies.unknown(claimed_policies(fact.rollout.trajectory))
         if unknown is None:
             return fact
         rejected = Rejected(RejectReason.POLICY_UNKNOWN, f"policy {unknown} was never published")

@@ -20,7 +20,6 @@ from rolloutlog.contract.errors import UnknownPolicy
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.policy_versions import PublishedPolicy, SavedCheckpoint, fold
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.connection import HIDDEN_S, Connection
@@ -152,9 +151,9 @@ class PolicyLog:
         """The publication of a policy, however long ago. Raises UnknownPolicy."""
         return self._policies.publications.get(policy) or await find_published(self._connection, policy)
 
-    async def unknown(self, trajectory: Trajectory) -> Policy | None:
-        """A policy that the trajectory claims and that was never published or imported; None if there is none."""
-        claimed = sorted({Policy(timeline, version) for timeline, version, _ in trajectory.segments.tolist()})
+    async def unknown(self, policies: Iterable[Policy]) -> Policy | None:
+        """One of these policies that was never published or imported; None if there is none."""
+        claimed = sorted(policies)
         if any(not self.history.knows(policy) for policy in claimed):
             await self.catch_up()
         return next((policy for policy in claimed if not self.history.knows(policy)), None)
