@@ -18,9 +18,7 @@ from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.shard.candidate_sampler import MOST_QUEUED, CandidateSampler
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.sources.candidates import SourceRecord
 from rolloutlog.buffer.sources.draws import drawn_rank
-from rolloutlog.buffer.sources.screening import candidates_of, may_be_drawn
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.settings import Settings
 
@@ -51,8 +49,8 @@ def fill(fold: Fold, first: int, count: int) -> None:
     """Sources at those offsets."""
     for offset in range(first, first + count):
         read = decode(encode(row(id_of("bench", offset // GROUP), offset % GROUP, offset)))
-        if isinstance(read, RolloutRow):
-            fold.pool.add(SourceRecord.of(read, candidates_of(read, fold.settings, fold.census.skipped)))
+        if isinstance(read, RolloutRow) and (source := fold.pool.offer(read, fold.census.skipped)) is not None:
+            fold.pool.add(source, read)
 
 
 def draw(fold: Fold, settings: Settings) -> float:
@@ -74,7 +72,7 @@ def draw_from_a_list(fold: Fold) -> float:
     own, best = fold.settings.derivations[0], float("inf")
     for _ in range(LISTS):
         start = perf_counter()
-        live = [candidate for source, candidate in fold.pool if may_be_drawn(source, candidate, own)]
+        live = [candidate for _, candidate in fold.pool if candidate.draws + candidate.in_flight < own.max_draws]
         for number in range(MOST_QUEUED):
             del live[drawn_rank(len(live), "0", 0, number)]
         best = min(best, perf_counter() - start)

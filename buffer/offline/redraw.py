@@ -18,9 +18,8 @@ from rolloutlog.buffer.index.rows import Row, SeedRow
 from rolloutlog.buffer.offline.cut import Coverage, Cut
 from rolloutlog.buffer.offline.past_fold import PastFold
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw
-from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
+from rolloutlog.buffer.sources.candidates import CandidateKey
 from rolloutlog.buffer.sources.draws import drawn_rank
-from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.contract.events.seeds import Draw, Seed
 from rolloutlog.contract.settings import Settings
 
@@ -128,7 +127,7 @@ class Redraw:
     def _held(self, in_flight: Iterable[CandidateKey]) -> Generator[None]:
         """Meanwhile these draws are under way."""
         pool = self.past.fold.pool
-        held = [candidate for key in in_flight if (candidate := _find(pool, key)) is not None]
+        held = [candidate for key in in_flight if (candidate := pool.candidate(key)) is not None]
         for candidate in held:
             pool.hold(candidate)
         yield
@@ -143,11 +142,6 @@ class Redraw:
         candidate = pool.live[drawn_rank(count, self.settings.buffer.salt, self.partition, draw.number)]
         earlier = candidate.draws + candidate.in_flight
         return CandidateDraw(draw, copy(pool.sources[candidate.offset]), copy(candidate), earlier)
-
-
-def _find(pool: Pool, key: CandidateKey) -> Candidate | None:
-    source = pool.sources.get(key[0])
-    return None if source is None else next((each for each in source.candidates if each.key == key), None)
 
 
 def key_of_seed(seed: Seed) -> CandidateKey | None:

@@ -34,9 +34,7 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.shard.tally import EVAL, TRAINED, Tally
-from rolloutlog.buffer.sources.candidates import SourceRecord
 from rolloutlog.buffer.sources.pool import Pool
-from rolloutlog.buffer.sources.screening import candidates_of
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
@@ -108,6 +106,8 @@ class Fold:
         if isinstance(row, SeedRow):
             return self._seed(row)
         if self.groups.is_forgotten(row.group):
+            if isinstance(row, AnnotationRow) and row.says_reward:
+                self.pool.annotate(row)
             return _of_forgotten(row)
         match row:
             case RolloutRow():
@@ -166,27 +166,22 @@ class Fold:
 
     def _add_source(self, row: RolloutRow, member: Member | None, *, dead: bool) -> None:
         """Take the places of a record's candidates; None where it isn't the member's."""
-        if row.offset < self.pool.floor:
+        source = self.pool.offer(row, self.census.skipped, heeded=member is not None, dead=dead)
+        if source is None:
             return
-        candidates = candidates_of(row, self.settings, self.census.skipped)
-        if not candidates:
-            return
-        source = SourceRecord.of(row, candidates, dead=dead)
         notes = None if member is None else member.notes.get(row.attempt)
         if notes is not None:
             source.reward, source.notes = notes.facts.get("reward", row.reward), frozenset(notes.ids)
-        self.pool.add(source, known=member is not None)
+        self.pool.add(source, row)
 
     def _annotation(self, row: AnnotationRow) -> Disposition:
         entry = self.groups.entry(row.group)
         if isinstance(entry, ClosedGroup) and entry.is_late(row.offset):
             disposition = _of_forgotten(row)
-            if entry.size != row.group_size:
-                return disposition
         else:
             facts = {"reward": row.reward} if row.says_reward else {}
             disposition = _membership(entry).annotate(row.group_size, row.member, row.attempt, row.id, facts)
-        if row.says_reward and self.pool.annotate(row.group, row.member, row.attempt, row.id, row.reward):
+        if row.says_reward and self.pool.annotate(row):
             return Disposition.TAKEN
         return Disposition.DUPLICATE if disposition is Disposition.SUPERSEDED else disposition
 

@@ -70,7 +70,7 @@ class RowPlaces:
     def _needed(self, groups: GroupTable, pool: Pool) -> Iterator[int | None]:
         if (opened := next(iter(groups.opened.values()), None)) is not None:
             yield opened.first_row  # they are in the order of their rows
-        if (source := next(iter(pool.sources.values()), None)) is not None:
+        if (source := pool.sources.oldest) is not None:
             yield source.first_row  # so are these
         for closed in groups.closed.values():
             yield closed.first_row

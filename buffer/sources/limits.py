@@ -42,28 +42,26 @@ class Limits:
         low, high = self._keep.min_reward, self._keep.max_reward
         return reward is None or ((low is None or reward >= low) and (high is None or reward <= high))
 
-    def add(self, source: SourceRecord) -> None:
-        """A source is in the pool now."""
-        row = source.row
+    def add(self, source: SourceRecord, row: RolloutRow) -> None:
+        """The source of that record is in the pool now."""
         if self._keep.max_age is not None and row.newest is not None:
             self._by_version.add((row.newest.version, row.offset))
         if self._env_most is not None:
             self._by_env.setdefault(row.env or "", SortedList()).add(row.offset)
-            self._env_sizes[row.env or ""] += len(source.candidates)
+            self._env_sizes[row.env or ""] += source.size
 
     def remove(self, source: SourceRecord) -> None:
         """A source left, with the candidates that it still had."""
-        row = source.row
-        if self._keep.max_age is not None and row.newest is not None:
-            self._by_version.remove((row.newest.version, row.offset))
+        if self._keep.max_age is not None and (newest := source.row.newest) is not None:
+            self._by_version.remove((newest.version, source.offset))
         if self._env_most is not None:
-            self._by_env[row.env or ""].remove(row.offset)
-            self.shrink(row, len(source.candidates))
+            self._by_env[source.like.env or ""].remove(source.offset)
+            self.shrink(source, source.size)
 
-    def shrink(self, row: RolloutRow, count: int) -> None:
+    def shrink(self, source: SourceRecord, count: int) -> None:
         """So many candidates of a source left."""
         if self._env_most is not None:
-            self._env_sizes[row.env or ""] -= count
+            self._env_sizes[source.like.env or ""] -= count
 
     def aged(self, row: RolloutRow) -> Iterator[int]:
         """Offsets of sources that are too old now that this record came; each must leave before the next is asked."""

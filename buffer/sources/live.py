@@ -1,169 +1,128 @@
 """Candidates that may be drawn now, by rank (design/buffer#draws).
 
-Guarantees: finding a rank, and every change, takes O(log n). The ranks: candidates of most derivations in the order of
-their places, then those of each balanced one (`Balanced`), right and wrong in turn: of either side, in its order, as
+Guarantees: finding a rank, and every change, takes O(log n). The ranks: candidates of most derivations in the order
+(offset, node), then those of each balanced one (`Balanced`), right and wrong in turn: of either side, in its order, as
 many as the rarer one has, and what is over stays for later (decisions/replay#82). A source without a reward is on
-neither side. Leaves out: what makes a candidate one that may be drawn (`screening`).
+neither side. Only their numbers are kept, by source. Leaves out: which side a candidate is on (`screening`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 
-from sortedcontainers import SortedKeyList
-
-from rolloutlog.buffer.derivations.protocol import Balanced
 from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
-from rolloutlog.buffer.sources.screening import may_be_drawn
-from rolloutlog.contract.settings import DerivationSettings
-
-_PLACE = attrgetter("place")
-
-
-class PlaceOrder:
-    """Candidates in the order of their places, the discarded ones too."""
-
-    __slots__ = ("_all", "_discarded")
-
-    def __init__(self) -> None:
-        self._all: SortedKeyList[Candidate, int] = SortedKeyList(key=_PLACE)
-        self._discarded: SortedKeyList[Candidate, int] = SortedKeyList(key=_PLACE)
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __getitem__(self, rank: int) -> Candidate:
-        return self._all[rank]
-
-    def __iter__(self) -> Iterator[Candidate]:
-        return iter(self._all)
-
-    def add(self, candidate: Candidate) -> None:
-        """Put it at its place."""
-        self._all.add(candidate)
-        if candidate.discarded:
-            self._discarded.add(candidate)
-
-    def remove(self, candidate: Candidate) -> None:
-        """Take it out, if it is here."""
-        self._all.discard(candidate)
-        self._discarded.discard(candidate)
-
-    def pop(self, rank: int) -> Candidate:
-        """Take out the one at that rank."""
-        candidate = self._all.pop(rank)
-        if candidate.discarded:
-            self._discarded.discard(candidate)
-        return candidate
-
-    def usable(self, first: int) -> int:
-        """How many of the `first` ones aren't discarded."""
-        if not self._discarded or not first:
-            return first
-        return first - self._discarded.bisect_key_right(self._all[first - 1].place)
-
-
-class Balance:
-    """Candidates of one balanced derivation, as a view: as many right as wrong ones."""
-
-    __slots__ = ("_derive", "_right", "_wrong")
-
-    def __init__(self, derive: Balanced) -> None:
-        self._derive, self._right, self._wrong = derive, PlaceOrder(), PlaceOrder()
-
-    def __len__(self) -> int:
-        return 2 * self._pairs
-
-    def __getitem__(self, rank: int) -> Candidate:
-        return (self._wrong if rank % 2 else self._right)[rank // 2]
-
-    def pop(self, rank: int) -> Candidate:
-        """Take out the one at that rank."""
-        return (self._wrong if rank % 2 else self._right).pop(rank // 2)
-
-    def add(self, reward: float | None, candidate: Candidate) -> None:
-        """Put it on its side."""
-        if reward is not None:
-            (self._right if self._derive.was_right(reward) else self._wrong).add(candidate)
-
-    def remove(self, candidate: Candidate) -> None:
-        """Take it out, whichever side it was on: a late reward may have changed that."""
-        self._right.remove(candidate)
-        self._wrong.remove(candidate)
-
-    @property
-    def _pairs(self) -> int:
-        return min(len(self._right), len(self._wrong))
-
-    @property
-    def usable(self) -> int:
-        """How many of those in view aren't discarded."""
-        return self._right.usable(self._pairs) + self._wrong.usable(self._pairs)
-
-    @property
-    def one_sided(self) -> int:
-        """How many wait since none is on the other side."""
-        return 0 if self._pairs else len(self._right) + len(self._wrong)
+from rolloutlog.buffer.sources.ranks import Ranks
+from rolloutlog.buffer.sources.screening import FIRST_BALANCED, PLAIN, Screening
+from rolloutlog.buffer.sources.source_list import SourceList
 
 
 class LiveCandidates:
-    """Those of one pool."""
+    """Those of one pool. `_sides` has by side how many there are in each slot, `_discarded` how many of those are."""
 
-    def __init__(self, derivations: Iterable[DerivationSettings]) -> None:
-        self._settings = {each.name: each for each in derivations}
-        self._plain = PlaceOrder()
-        self._balances = {
-            each.name: Balance(each.derive) for each in derivations if isinstance(each.derive, Balanced)
-        }  # fmt: skip
+    def __init__(self, sources: SourceList, screening: Screening) -> None:
+        self._sources, self._screening = sources, screening
+        self._sides: list[Ranks] = []
+        self._discarded: list[Ranks] = []
+        self.renumber()
+
+    # what is there
 
     def __len__(self) -> int:
-        return len(self._plain) + sum(map(len, self._balances.values()))
+        return self._sides[PLAIN].total + sum(2 * self._pairs(right) for right in self._balances)
 
-    def __getitem__(self, rank: int) -> Candidate:
-        part, at = self._find(rank)
-        return part[at]
+    @property
+    def _balances(self) -> Sequence[int]:
+        """The right side of each balanced derivation; the wrong one is the next."""
+        return range(FIRST_BALANCED, len(self._sides), 2)
 
-    def pop(self, rank: int) -> Candidate:
-        """Take out the one at that rank."""
-        part, at = self._find(rank)
-        return part.pop(at)
+    def _pairs(self, right: int) -> int:
+        return min(self._sides[right].total, self._sides[right + 1].total)
 
-    def _find(self, rank: int) -> tuple[PlaceOrder | Balance, int]:
-        if rank < len(self._plain):
-            return self._plain, rank
-        rank -= len(self._plain)
-        for balance in self._balances.values():
-            if rank < len(balance):
-                return balance, rank
-            rank -= len(balance)
+    def find(self, rank: int) -> tuple[SourceRecord, int]:
+        """The source of the candidate at that rank, and which of all that are left of it that is."""
+        side, at = self._side_of(rank)
+        slot, within = self._sides[side].find(at)
+        source = self._sources.at(slot)
+        return source, self._screening.places_on(source, side)[within]
+
+    def _side_of(self, rank: int) -> tuple[int, int]:
+        if rank < self._sides[PLAIN].total:
+            return PLAIN, rank
+        rank -= self._sides[PLAIN].total
+        for right in self._balances:
+            if rank < 2 * self._pairs(right):
+                return right + rank % 2, rank // 2
+            rank -= 2 * self._pairs(right)
         raise IndexError(rank)
 
+    def __getitem__(self, rank: int) -> Candidate:
+        source, place = self.find(rank)
+        return self._screening.candidates(source)[place]
+
     def __iter__(self) -> Iterator[Candidate]:
-        yield from self._plain
-        for balance in self._balances.values():
-            yield from map(balance.__getitem__, range(len(balance)))
-
-    def add(self, source: SourceRecord, candidate: Candidate) -> None:
-        """Put it where it belongs, if it may be drawn now."""
-        if not may_be_drawn(source, candidate, self._settings[candidate.derivation]):
-            return
-        if (balance := self._balances.get(candidate.derivation)) is None:
-            self._plain.add(candidate)
-        else:
-            balance.add(source.reward, candidate)
-
-    def remove(self, candidate: Candidate) -> None:
-        """Take it out, if it is here."""
-        self._balances.get(candidate.derivation, self._plain).remove(candidate)
+        return map(self.__getitem__, range(len(self)))
 
     @property
     def is_dry(self) -> bool:
-        """True where nothing is left, or of all that is no seed can be made."""
-        plain = self._plain.usable(len(self._plain))
-        return not plain and not any(balance.usable for balance in self._balances.values())
+        """True where nothing is left, or of all that no seed can be made."""
+        plain = self._sides[PLAIN].total - self._discarded[PLAIN].total
+        return not plain and not any(
+            self._usable(right + wrong, self._pairs(right)) for right in self._balances for wrong in (0, 1)
+        )
+
+    def _usable(self, side: int, first: int) -> int:
+        """How many of the first ones on a side aren't discarded."""
+        discarded = self._discarded[side]
+        if not first or not discarded.total:
+            return first
+        slot, within = self._sides[side].find(first - 1)
+        source = self._sources.at(slot)
+        shown = self._screening.places_on(source, side)[: within + 1]
+        here = sum(self._screening.candidates(source)[place].discarded for place in shown)
+        return first - discarded.before(slot) - here
 
     @property
     def one_sided(self) -> dict[str, int]:
         """Candidates of each balanced derivation that wait since none is on the other side."""
-        return {name: waiting for name, balance in self._balances.items() if (waiting := balance.one_sided)}
+        waiting = {right: self._sides[right].total + self._sides[right + 1].total for right in self._balances}
+        names = self._screening.balanced
+        return {
+            name: waiting[right]
+            for name, right in zip(names, self._balances, strict=True)
+            if waiting[right] and not self._pairs(right)
+        }
+
+    # what changes
+
+    def add(self, source: SourceRecord) -> None:
+        """It is the newest source of the pool."""
+        source.live = self._screening.live(source)
+        self._append(source)
+
+    def _append(self, source: SourceRecord) -> None:
+        for ranks, number in zip((*self._sides, *self._discarded), source.live, strict=True):
+            ranks.append(number)
+
+    def look_again(self, source: SourceRecord) -> None:
+        """Something of a source of the pool changed."""
+        self._set(source, self._screening.live(source))
+
+    def remove(self, source: SourceRecord) -> None:
+        """It leaves the pool."""
+        self._set(source, self._screening.none_live)
+
+    def _set(self, source: SourceRecord, live: tuple[int, ...]) -> None:
+        if live == source.live:
+            return
+        slot = self._sources.slot_of(source.offset)
+        for ranks, number, before in zip((*self._sides, *self._discarded), live, source.live, strict=True):
+            if number != before:
+                ranks.change(slot, number - before)
+        source.live = live
+
+    def renumber(self) -> None:
+        """The slots were numbered anew."""
+        sides = self._screening.sides
+        self._sides, self._discarded = [Ranks() for _ in range(sides)], [Ranks() for _ in range(sides)]
+        for source in self._sources.ordered():
+            self._append(source)

@@ -42,24 +42,32 @@ def needs_container(record: dict[str, Any]) -> bool:
 
 
 def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | None = None) -> list[AnchorPoint] | Skip:
-    """Where that derivation may resume this source, or why it may not.
+    """Where that derivation may resume this source, or why it may not."""
+    return skip_of(row, settings) or points_for(row, row.anchors, settings, seq_len)
+
+
+def points_for(
+    row: RolloutRow, anchors: list[AnchorPoint], settings: DerivationSettings, seq_len: int | None
+) -> list[AnchorPoint] | Skip:
+    """Where among its anchors it may resume a source that `skip_of` lets pass, or why nowhere.
 
     `seq_len` bounds a whole sequence, so a seed that leaves no token to sample is too long (decisions/replay#19).
     """
-    select, derive = settings.select, derivation_of(settings.derive)
-    if (skip := _skip_of(row, select, derive)) is not None:
-        return skip
-    if not (points := [point for point in row.anchors if derive.takes(point)]):
+    derive = derivation_of(settings.derive)
+    if not (points := [point for point in anchors if derive.takes(point)]):
         return Skip.NO_SEED
-    if not (points := [point for point in points if _can_stand(row, derive, point)]):
+    if row.snapshots is not None and not (points := [point for point in points if _can_stand(row, derive, point)]):
         return Skip.NO_SNAPSHOT
     room = None if seq_len is None else seq_len - (settings.budget or 1)
-    limits = [limit for limit in (select.max_seed_tokens, room) if limit is not None]
-    return [point for point in points if derive.tokens(point) <= min(limits, default=MOST)] or Skip.OVERLONG
+    limits = [limit for limit in (settings.select.max_seed_tokens, room) if limit is not None]
+    most = min(limits, default=MOST)
+    return [point for point in points if derive.tokens(point) <= most] or Skip.OVERLONG
 
 
-def _skip_of(row: RolloutRow, select: Selection, derive: Derivation) -> Skip | None:
-    """Why a record is no source of that derivation, wherever in it."""
+def skip_of(row: RolloutRow, settings: DerivationSettings) -> Skip | None:
+    """Why a record is no source of that derivation, wherever in it; it depends on what records share
+    (`packed_row.shared_facts`)."""
+    select, derive = settings.select, derivation_of(settings.derive)
     if row.kind is RunKind.EVAL and not select.eval:
         return Skip.EVAL
     if row.unfit:

@@ -123,7 +123,7 @@ class CandidateReader:
         return ReplayItem(place, candidate, rollout, seed)
 
     def _seed(self, candidate: FrozenCandidate, row: RolloutRow, rollout: Rollout) -> Seed | Void:
-        source = SourceRecord(row, [], candidate.reward)
+        source = SourceRecord.alone(row, candidate.reward)
         place = Candidate(row.offset, candidate.derivation, candidate.point, candidate.draws)
         cut = self._manifest.cut(candidate.handle.partition)
         draw = Draw(number=0, **cut._asdict(), settings=self._manifest.settings_digest)

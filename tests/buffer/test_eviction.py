@@ -123,13 +123,12 @@ def placed(log: list[tuple[Any, ...]]) -> list[RolloutRow | AnnotationRow]:
 def test_what_is_kept_depends_on_rollouts_alone(
     log: list[Any], keep: dict[str, Any], capacity: int, random: Any
 ) -> None:
-    """Whenever finals are folded; under a band of rewards, if no reward is late (design/buffer#ended)."""
-    late = 31 if "max_reward" in keep else 0
+    """Whenever finals are folded, and whichever rewards are late (design/buffer#ended)."""
     plain, live = fold_of(capacity, **keep), fold_of(capacity, **keep)
     for number, row in enumerate(placed(log)):
         plain.apply(row)
         live.apply(row)
-        live.apply(FinalRow(number, f"{number}", f"{random.randint(0, 30)}", random.randint(late, 31), None))
+        live.apply(FinalRow(number, f"{number}", f"{random.randint(0, 30)}", random.randint(0, 31), None))
     assert [(at, nodes) for at, _, nodes in as_kept(live)] == [(at, nodes) for at, _, nodes in as_kept(plain)]
 
 
@@ -176,6 +175,6 @@ def restored(live: Fold, index: list[Row], heir: Fold) -> Fold:
 def as_kept(fold: Fold) -> list[tuple[int, float | None, list[int]]]:
     """Sources with their newest rewards, and the nodes of their candidates."""
     return [
-        (offset, each.reward, [candidate.point.node for candidate in each.candidates])
+        (offset, each.reward, [candidate.point.node for candidate in fold.pool.screening.candidates(each)])
         for offset, each in fold.pool.sources.items()
     ]

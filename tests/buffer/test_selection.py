@@ -12,7 +12,7 @@ from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import Row
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.indexing import row_of
-from rolloutlog.buffer.sources.screening import candidates_of
+from rolloutlog.buffer.sources.screening import Screening
 from rolloutlog.buffer.sources.selection import anchors_for, in_band
 from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.settings import BufferSettings, DerivationSettings, Selection
@@ -199,9 +199,11 @@ def test_a_source_whose_reward_lies_outside_of_the_band_is_counted_and_keeps_its
         {"derivations": [{"name": "wrong", "derive": {"type": "recheck"}, "select": {"max_source_reward": 0.5}}]}
     )
     skips: Counter[tuple[str, Skip]] = Counter()
-    assert len(candidates_of(row(reward=1.0), buffer, skips)) == 1
+    source = Screening(buffer).source_of(row(reward=1.0), skips)
+    assert source
+    assert source.size == 1
     assert skips == {("wrong", Skip.SOURCE_REWARD): 1}
-    assert len(candidates_of(row(reward=0.5), buffer, skips)) == 1
+    assert Screening(buffer).source_of(row(reward=0.5), skips)
     assert skips.total() == 1
 
 

@@ -1,0 +1,57 @@
+"""How many there are in each of many slots, by rank: a Fenwick tree.
+
+Guarantees: adding a slot takes O(1) on average; changing one, finding the slot of a rank, and counting what lies before
+a slot, O(log n); four bytes a slot. Leaves out: what is counted.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+
+class Ranks:
+    """Counts by slot. Slot i is element i + 1 of the tree, which holds the sum of the slots that it ends."""
+
+    __slots__ = ("_tree", "total")
+
+    def __init__(self) -> None:
+        self._tree = array("i", [0])
+        self.total = 0
+
+    def append(self, count: int) -> None:
+        """One more slot."""
+        tree, at = self._tree, len(self._tree)
+        held, below = count, 1
+        while not at & below:
+            held += tree[at - below]
+            below <<= 1
+        tree.append(held)
+        self.total += count
+
+    def change(self, slot: int, by: int) -> None:
+        """So many more in a slot, or fewer."""
+        tree, at = self._tree, slot + 1
+        while at < len(tree):
+            tree[at] += by
+            at += at & -at
+        self.total += by
+
+    def before(self, slot: int) -> int:
+        """How many there are in the slots below."""
+        tree, at, count = self._tree, slot, 0
+        while at:
+            count += tree[at]
+            at &= at - 1
+        return count
+
+    def find(self, rank: int) -> tuple[int, int]:
+        """The slot in which the one at that rank is, and its rank in there."""
+        tree, at = self._tree, 0
+        step = 1 << (len(tree) - 1).bit_length()
+        while step:
+            there = at + step
+            if there < len(tree) and tree[there] <= rank:
+                at = there
+                rank -= tree[there]
+            step >>= 1
+        return at, rank
