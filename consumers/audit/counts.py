@@ -1,16 +1,25 @@
 """How many records count under each term of the accounting identity.
 
-Guarantees: `accounted` is the sum of all terms, so an identity that doesn't hold shows. Leaves out: which term a record
-counts under (`ledger`).
+Guarantees: `accounted` is the sum of all terms, so an identity that doesn't hold shows; what is read of a seal has the
+terms that there are, and no negative number. Leaves out: which term a record counts under (`term`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SIMPLE = ("rejected", "eval", "trained", "baseline", "expired", "failed", "cancelled", "pending")
 SUPERSEDED = ("duplicate", "attempt", "late", "surplus")
+
+
+class Term(NamedTuple):
+    """A term, and the reason within it: superseded and dropped have one."""
+
+    name: str
+    reason: str | None = None
 
 
 @dataclass(slots=True)
@@ -21,6 +30,14 @@ class Counts:
     terms: Counter[str] = field(default_factory=Counter[str])
     superseded: Counter[str] = field(default_factory=Counter[str])
     dropped: Counter[str] = field(default_factory=Counter[str])
+
+    def count(self, term: Term) -> None:
+        """One more record."""
+        self.produced += 1
+        if term.reason is None:
+            self.terms[term.name] += 1
+        else:
+            (self.superseded if term.name == "superseded" else self.dropped)[term.reason] += 1
 
     def add(self, other: Counts) -> None:
         """Add another partition's counts."""
@@ -42,3 +59,10 @@ class Counts:
             "superseded": {name: self.superseded[name] for name in SUPERSEDED},
             "dropped": dict(sorted(self.dropped.items())),
         }
+
+    @classmethod
+    def of(cls, terms: Mapping[str, int], superseded: Mapping[str, int], dropped: Mapping[str, int]) -> Counts:
+        """The counts that a seal holds."""
+        found = cls(0, Counter(terms), Counter(superseded), Counter(dropped))
+        found.produced = found.accounted
+        return found

@@ -1,4 +1,4 @@
-"""What the small topics tell the audit: live final events, expired members, rejected records, seeds.
+"""What the small topics tell the audit: which final events are live, and which records were rejected.
 
 Guarantees: pure; a bad event among them says nothing of a rollout, since the shard makes a dead letter of it. Leaves
 out: reading the topics (`auditor`). The policies come first: they say which final events are live.
@@ -7,12 +7,14 @@ out: reading the topics (`auditor`). The policies come first: they say which fin
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rolloutlog.consumers.audit.offset_set import OffsetSet
+from rolloutlog.consumers.audit.seed_ids import PlacedSeed
 from rolloutlog.contract.events.dead_letters import rejected_place
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, read_group_event
+from rolloutlog.contract.events.group_events import GroupEvent, read_group_event
 from rolloutlog.contract.events.validation import read_headers
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
@@ -24,38 +26,37 @@ Place = tuple[Topic, int]
 
 @dataclass(slots=True)
 class SmallTopics:
-    """By partition of `rollouts`. `seeds` are `(id, group, partition, offset)`, `rejected` offsets of each topic."""
+    """`ends` are those of the partitions, above which a dead letter names nothing; `rejected` offsets of each place."""
 
-    partitions: int
+    ends: Mapping[Place, int]
     policies: PolicyFold = field(default_factory=PolicyFold)
-    rejected: dict[Place, set[int]] = field(default_factory=lambda: defaultdict(set))
-    finals: dict[int, list[GroupFinal]] = field(default_factory=dict[int, list[GroupFinal]])
-    expired: dict[int, list[MemberExpired]] = field(default_factory=dict[int, list[MemberExpired]])
-    seeds: list[tuple[str, str, int, int]] = field(default_factory=list[tuple[str, str, int, int]])
+    rejected: dict[Place, OffsetSet] = field(default_factory=lambda: defaultdict(OffsetSet))
 
-    def fold(self, event: Event) -> None:
-        """Fold one event of `seeds`, `dead-letters` or `group-events`."""
-        with suppress(HeaderError, ValueError):
-            if event.topic is Topic.SEEDS:
-                self._seed(event)
-            elif event.topic is Topic.DEAD_LETTERS:
-                self._dead_letter(event)
-            else:
-                self._group_event(event)
-
-    def _seed(self, event: Event) -> None:
-        if event.headers.type == EventType.SEED_EMITTED and event.headers.id is not None:
-            self.seeds.append((event.headers.id, event.headers.group or "", event.partition, event.offset))
-
-    def _dead_letter(self, event: Event) -> None:
+    def reject(self, event: Event) -> None:
+        """Fold one event of `dead-letters`."""
         topic, handle = rejected_place(event) or (None, None)
-        if topic is not None and handle is not None:
+        if (
+            topic is not None
+            and handle is not None
+            and 0 <= handle.offset < self.ends.get((topic, handle.partition), 0)
+        ):
             self.rejected[topic, handle.partition].add(handle.offset)
 
-    def _group_event(self, event: Event) -> None:
-        read_headers(event, self.partitions)
-        made = read_group_event(event)
-        if isinstance(made, MemberExpired):  # never void (design/trainer#expired)
-            self.expired.setdefault(event.partition, []).append(made)
-        elif self.policies.history.is_live(made.timeline, made.step):
-            self.finals.setdefault(event.partition, []).append(made)
+
+def group_event_of(event: Event, partitions: int) -> GroupEvent | None:
+    """What an event of `group-events` says; None for a bad one."""
+    try:
+        read_headers(event, partitions)
+        return read_group_event(event)
+    except ValueError:
+        return None
+
+
+def seed_of(event: Event) -> PlacedSeed | None:
+    """The seed that an event of `seeds` emits; None for another or a bad one."""
+    try:
+        if event.headers.type != EventType.SEED_EMITTED or event.headers.id is None:
+            return None
+        return PlacedSeed(event.headers.id, event.headers.group or "", event.partition, event.offset)
+    except HeaderError:
+        return None

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rolloutlog.buffer.derivations.catalogue import anchor_types
-from rolloutlog.consumers.audit.ledger import PartitionLedger
-from rolloutlog.consumers.audit.small_topics import SmallTopics
+from rolloutlog.consumers.audit.small_topics import SmallTopics, group_event_of
+from rolloutlog.consumers.retrying.groups_on_log import GroupsOnLog
 from rolloutlog.consumers.retrying.letter import Letter, LetterFilter, distinct, read_letter
 from rolloutlog.consumers.retrying.outcome import Outcome, Retried
 from rolloutlog.consumers.retrying.rejected_rollout import GroupsNow, SoundNow, again, sound_now
 from rolloutlog.contract.errors import RecordTooLarge
 from rolloutlog.contract.events.event import Event, Outgoing
+from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.roles import Role
@@ -83,7 +84,7 @@ class _Retry:
 
     async def run(self, selection: LetterFilter, writer: TransactionalWriter | None) -> list[Retried]:
         """Judge the letters, in the order of their records, and write what is sound."""
-        small, letters = await self._small_topics()
+        small, groups, letters = await self._small_topics()
         meant = [letter for letter in distinct(letters) if selection.takes(letter)]
         found = [_left(letter) for letter in meant if not letter.is_rollout]
         sound: list[SoundNow] = []
@@ -95,7 +96,7 @@ class _Retry:
                     sound.append(judged)
                 else:
                     found.append(judged)
-        now = await self._groups_now(small, sound)
+        now = await self._groups_now(small, groups, sound)
         offered = [(one, now.offer(one)) for one in sound]
         found += [retried for _, retried in offered if retried.outcome is not Outcome.PUBLISHED]
         chosen = [one.letter for one, retried in offered if retried.outcome is Outcome.PUBLISHED]
@@ -103,19 +104,26 @@ class _Retry:
             found += await self._published(portion, writer)
         return sorted(found, key=lambda retried: retried.letter.place)
 
-    async def _small_topics(self) -> tuple[SmallTopics, list[Letter]]:
-        small, letters = SmallTopics(self.settings.topics.partitions), list[Letter]()
+    async def _small_topics(self) -> tuple[SmallTopics, GroupsOnLog, list[Letter]]:
+        small, groups, letters = (
+            SmallTopics({p: end.high for p, end in self.known.items()}),
+            GroupsOnLog(),
+            list[Letter](),
+        )
         async for event in self._read((Topic.POLICY_VERSIONS, 0)):  # they say which final events are live
             small.policies.learn(event)
         for place in self.known:
             if place[0] is Topic.GROUP_EVENTS:
                 async for event in self._read(place):
-                    small.fold(event)
+                    said = group_event_of(event, self.settings.topics.partitions)
+                    live = not isinstance(said, GroupFinal) or small.policies.history.is_live(said.timeline, said.step)
+                    if said is not None and live:
+                        groups.learn(said)
         async for event in self._read((Topic.DEAD_LETTERS, 0)):
-            small.fold(event)
+            small.reject(event)
             if (letter := read_letter(event)) is not None:
                 letters.append(letter)
-        return small, letters
+        return small, groups, letters
 
     async def _read(self, place: Place) -> AsyncGenerator[Event]:
         async for events in read_to_end(self.connection, *place, known=self.known[place]):
@@ -139,19 +147,15 @@ class _Retry:
             return Retried(letter, Outcome.FAILS, f"{RejectReason.POLICY_UNKNOWN}: {unknown} was never published")
         return sound
 
-    async def _groups_now(self, small: SmallTopics, sound: Sequence[SoundNow]) -> GroupsNow:
+    async def _groups_now(self, small: SmallTopics, groups: GroupsOnLog, sound: Sequence[SoundNow]) -> GroupsNow:
         """The groups of these records as the log says them."""
         wanted = {one.group.encode() for one in sound}
-        now = GroupsNow({}, {final.group for finals in small.finals.values() for final in finals}, _expired(small))
         for partition in {one.record.handle.partition for one in sound}:
             place = (Topic.ROLLOUTS, partition)
-            rejected = frozenset(small.rejected[place])
-            ledger = PartitionLedger(partition, self.known[place].first, rejected, [], [], frozenset(), None)
             async for event in self._read(place):
                 if event.headers.raw.get(Headers.group.name) in wanted:
-                    ledger.fold(event)
-            now.groups |= {name: account.group for name, account in ledger.groups.items()}
-        return now
+                    groups.fold(event, small.rejected[place])
+        return groups.now()
 
     async def _published(self, portion: Sequence[Letter], writer: TransactionalWriter | None) -> list[Retried]:
         """Write the records of these letters in one transaction; one that doesn't fit any more is told."""
@@ -175,14 +179,6 @@ def _left(letter: Letter) -> Retried:
     if letter.kind is EventType.DERIVATION_REJECTED:
         return Retried(letter, Outcome.DERIVATION)
     return Retried(letter, Outcome.LINE if letter.topic is None else Outcome.OTHER)
-
-
-def _expired(small: SmallTopics) -> dict[tuple[str, int], int]:
-    highest: dict[tuple[str, int], int] = {}
-    for expiry in (one for expired in small.expired.values() for one in expired):
-        place = (expiry.group, expiry.member)
-        highest[place] = max(highest.get(place, 0), expiry.attempt)
-    return highest
 
 
 def _handle(letter: Letter) -> Handle:

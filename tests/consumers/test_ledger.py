@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolloutlog.consumers.audit.indexed_offsets import IndexedOffsets
 from rolloutlog.consumers.audit.ledger import PartitionLedger
-from rolloutlog.consumers.audit.violations import Violation, repeated_seeds
+from rolloutlog.consumers.audit.offset_set import OffsetSet
+from rolloutlog.consumers.audit.seed_ids import PlacedSeed, SeedHashes, is_among, repeated_seeds
+from rolloutlog.consumers.audit.violations import Violation
 from rolloutlog.contract.events.event import Event, Outgoing, cancelled_event, rollout_event
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, MemberOutcome
 from rolloutlog.contract.record.rollout import Rollout
@@ -43,14 +47,27 @@ def ledger(
     rejected: set[int] | None = None,
     indexed: set[int] | None = None,
     folded: int | None = None,
+    said_at: int | None = None,
 ) -> PartitionLedger:
-    made = PartitionLedger(
-        0, 0, frozenset(rejected or ()), finals or [], expired or [], frozenset(indexed or ()), folded
-    )
+    """A ledger of records, and of what is said of groups: once so many records were folded, or after all of them."""
+    index = IndexedOffsets(rows=OffsetSet(indexed or ()), folded=folded)
+    made = PartitionLedger(0, rejected=frozenset(rejected or ()), index=index)
     for offset, out in enumerate(records):
+        if offset == said_at:
+            tell(made, finals, expired)
         event = Event(Topic.ROLLOUTS, 0, offset, 0, out.key, Headers(out.headers), out.value)
         made.fold(event)
+    if said_at is None or said_at >= len(records):
+        tell(made, finals, expired)
+    made.finish()
     return made
+
+
+def tell(made: PartitionLedger, finals: list[GroupFinal] | None, expired: list[MemberExpired] | None) -> None:
+    for gone in expired or []:
+        made.expire(gone)
+    for one in finals or []:
+        made.end(one)
 
 
 def final(
@@ -79,7 +96,7 @@ def final(
 
 
 def terms(made: PartitionLedger) -> dict[str, object]:
-    counts, _ = made.result()
+    counts = made.counts
     assert counts.accounted == counts.produced
     flat = {**counts.terms, **{f"superseded.{k}": v for k, v in counts.superseded.items()}}
     return {**flat, **{f"dropped.{k}": v for k, v in counts.dropped.items()}}
@@ -155,9 +172,9 @@ def test_a_final_event_that_names_another_partition_counts_nothing_here() -> Non
     foreign = MemberOutcome(member=1, attempt=1, status="completed", handle="3/0/9")
     for here, trained in ((final(), 0), (final((0, 0)), 1)):
         here.members.append(foreign)
-        counts, found = ledger(record(), finals=[here]).result()
-        assert counts.terms["trained"] == trained
-        assert [violation.kind for violation in found] == ["handle-of-another-partition"]
+        made = ledger(record(), finals=[here])
+        assert made.counts.terms["trained"] == trained
+        assert [violation.kind for violation in made.violations] == ["handle-of-another-partition"]
 
 
 def test_a_repeated_id_with_another_value_isnt_a_duplicate() -> None:
@@ -177,28 +194,35 @@ def test_a_repeated_id_with_another_value_isnt_a_duplicate() -> None:
     ],
 )
 def test_violations(made: PartitionLedger, kind: str) -> None:
-    _, found = made.result()
-    assert [violation.kind for violation in found] == [kind]
+    assert [violation.kind for violation in made.violations] == [kind]
 
 
 def test_a_row_or_a_dead_letter_answers_for_a_folded_record() -> None:
-    assert ledger(record(), indexed={0}, folded=1).result()[1] == []
-    assert ledger(record(), rejected={0}, folded=1).result()[1] == []
-    assert ledger(record(), folded=0).result()[1] == []
+    assert ledger(record(), indexed={0}, folded=1).violations == []
+    assert ledger(record(), rejected={0}, folded=1).violations == []
+    assert ledger(record(), folded=0).violations == []
 
 
 def test_a_group_may_be_trained_again_in_another_pass() -> None:
-    assert ledger(record(), finals=[final((0, 0)), final((0, 0), pass_number=2)]).result()[1] == []
+    assert ledger(record(), finals=[final((0, 0)), final((0, 0), pass_number=2)]).violations == []
 
 
 def test_a_handle_below_the_first_offset_was_deleted_with_its_counts() -> None:
-    made = PartitionLedger(0, 5, frozenset(), [final((0, 2))], [], frozenset(), None)
-    assert made.result()[1] == []
+    made = PartitionLedger(0, first=5)
+    tell(made, [final((0, 2))], None)
+    made.finish()
+    assert made.violations == []
 
 
 def test_repeated_seeds() -> None:
-    assert repeated_seeds([("a", "g", 0, 1), ("b", "h", 0, 2)]) == []
-    assert repeated_seeds([("a", "g", 0, 1), ("a", "g", 0, 9)]) == [Violation("seed-twice", "g", None, 0, 9)]
+    once, other, again = PlacedSeed("a", "g", 0, 1), PlacedSeed("b", "h", 0, 2), PlacedSeed("a", "g", 0, 9)
+    assert repeated_seeds([once, other]) == []
+    assert repeated_seeds([once, again]) == [Violation("seed-twice", "g", None, 0, 9)]
+    hashes = SeedHashes()
+    for seed in (once, other, again):
+        hashes.add(seed.id)
+    suspected = hashes.repeated()
+    assert [is_among(seed.id, suspected) for seed in (once, other, again)] == [True, False, True]
 
 
 records = st.builds(
@@ -212,5 +236,47 @@ records = st.builds(
 
 @given(st.lists(records, max_size=12), st.sets(st.integers(0, 11)), st.integers(0, 12))
 def test_every_record_counts_exactly_once(made: list[Outgoing], rejected: set[int], as_of: int) -> None:
-    counts, _ = ledger(*made, rejected=rejected, finals=[final((0, 0), as_of=as_of)]).result()
+    counts = ledger(*made, rejected=rejected, finals=[final((0, 0), as_of=as_of)]).counts
     assert counts.accounted == counts.produced == len(made)
+
+
+anything = records | st.builds(record, group=st.just("h"), member=st.integers(0, 3), status=st.sampled_from(Status))
+anything |= st.lists(st.integers(0, 3), min_size=1, max_size=2).map(
+    lambda members: cancelled_event(group="g", group_size=4, members=members, reason="lost", source="/test", now=0)
+)
+outcomes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 13)), max_size=4)
+ends = st.builds(
+    lambda members, as_of, reason, group: final(*members, as_of=as_of, reason=reason, group=group),
+    outcomes,
+    st.integers(0, 14),
+    st.sampled_from([None, DropReason.EXPIRED]),
+    st.sampled_from("gh"),
+)
+gone = st.builds(
+    MemberExpired,
+    group=st.sampled_from("gh"),
+    group_size=st.just(4),
+    member=st.integers(0, 3),
+    attempt=st.integers(1, 3),
+    timeline=st.just(0),
+    step=st.just(1),
+    verdict=st.just(Verdict.EXPIRED),
+)
+
+
+rejections = st.sets(st.integers(0, 11))
+
+
+@given(st.lists(anything, max_size=12), rejections, st.lists(ends, max_size=4), st.lists(gone), st.integers(0, 12))
+def test_it_doesnt_matter_how_the_topics_are_read_side_by_side(
+    made: list[Outgoing], rejected: set[int], finals: list[GroupFinal], expired: list[MemberExpired], said_at: int
+) -> None:
+    said = [ledger(*made, rejected=rejected, finals=finals, expired=expired, said_at=at) for at in (0, said_at, None)]
+    assert said[0].counts == said[1].counts == said[2].counts
+    assert Counter(said[0].violations) == Counter(said[1].violations) == Counter(said[2].violations)
+
+
+def test_nothing_but_an_id_is_left_of_a_group_that_ended() -> None:
+    made = ledger(record(), record(1), record(2), finals=[final((0, 0), as_of=2)])
+    assert (made.groups, len(made.ended)) == ({}, 1)
+    assert ledger(record(), finals=[final((0, 0), as_of=2)]).groups.keys() == {"g"}, "more may come before `as_of`"

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from rolloutlog.buffer.group.group import Group
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.consumers.audit.indexed_offsets import IndexedOffsets
 from rolloutlog.consumers.audit.ledger import PartitionLedger
 from rolloutlog.contract.events.dead_letters import rejected_place
 from rolloutlog.contract.events.event import Outgoing
-from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, read_group_event
+from rolloutlog.contract.events.group_events import MemberExpired, read_group_event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RunKind, Status
 from tests.buffer.events_by_hand import cancelled, expired, final, forged, rollout
@@ -42,21 +43,24 @@ events = st.lists(
 
 def audited(log: PartitionLog) -> PartitionLedger:
     """The ledger of what lies on the topics, as the auditor fills it."""
-    finals: dict[str, GroupFinal] = {}
-    gone: list[MemberExpired] = []
+    places = [rejected_place(letter) for letter in log.topics[Topic.DEAD_LETTERS]]
+    rejected = frozenset(place[1].offset for place in places if place is not None and place[0] is Topic.ROLLOUTS)
+    rows = [row for row in log.rows if isinstance(row, RolloutRow)]
+    index = IndexedOffsets(folded=len(log.topics[Topic.ROLLOUTS]))
+    for row in rows:
+        index.learn(row)
+    ledger = PartitionLedger(0, rejected=rejected, index=index)
+    for event in log.topics[Topic.ROLLOUTS]:
+        ledger.fold(event)
     for event in log.topics[Topic.GROUP_EVENTS]:
         made = read_group_event(event)
         if isinstance(made, MemberExpired):
-            gone.append(made)
+            ledger.expire(made)
         else:
-            finals.setdefault(made.group, made)
-    places = [rejected_place(letter) for letter in log.topics[Topic.DEAD_LETTERS]]
-    rejected = frozenset(place[1].offset for place in places if place is not None and place[0] is Topic.ROLLOUTS)
-    indexed = frozenset(row.offset for row in log.rows if isinstance(row, RolloutRow))
-    rollouts = log.topics[Topic.ROLLOUTS]
-    ledger = PartitionLedger(0, 0, rejected, [*finals.values()], gone, indexed, len(rollouts))
-    for event in rollouts:
-        ledger.fold(event)
+            ledger.end(made)
+    for row in rows:
+        ledger.found_row(row)
+    ledger.finish()
     return ledger
 
 
@@ -64,22 +68,23 @@ def attempts_of(group: Group) -> dict[int, Any]:
     return {index: member.seen for index, member in group.members.items() if member.seen}
 
 
-def cancelled_in(group: Group) -> set[int]:
-    return {index for index, member in group.members.items() if member.cancelled}
+def cancelled_in(group: Group, members: set[int]) -> set[int]:
+    return {index for index, member in group.members.items() if member.cancelled and index in members}
 
 
 @given(events)
 def test_ledger_and_fold_agree(made: list[Outgoing]) -> None:
-    """On duplicates, and, while a group is open, on attempts and on who was cancelled."""
+    """On duplicates, and, while a group is open, on attempts and on whose aborted records were cancelled."""
     log = PartitionLog(SETTINGS)
     log.append(*made)
     Owner(log).settle()
     fold, ledger = restored(log), audited(log)
-    counts, violations = ledger.result()
-    assert counts.accounted == counts.produced
-    assert [violation for violation in violations if violation.kind == "no-row"] == [], "only duplicates have no row"
+    assert ledger.counts.accounted == ledger.counts.produced
+    lost = [violation for violation in ledger.violations if violation.kind == "no-row"]
+    assert lost == [], "only duplicates have no row"
     for name, account in ledger.groups.items():
-        if name in fold.groups.opened:
-            opened = fold.groups.opened[name].group
+        opened = fold.groups.opened[name].group if name in fold.groups.opened else Group(name)
+        if opened.kind is RunKind.TRAIN and opened.members:
             assert attempts_of(account.group) == attempts_of(opened)
-            assert cancelled_in(account.group) == cancelled_in(opened)
+            gone = {record.said.member for record in account.records if record.cancelled_at is not None}
+            assert gone <= cancelled_in(opened, gone)
