@@ -29,7 +29,7 @@ def check_version(version: str) -> None:
 check_version(importlib.metadata.version("aiokafka"))
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsIndex, TypeVar
 
 from aiokafka import AIOKafkaClient, AIOKafkaProducer, ConsumerRecord, TopicPartition
@@ -44,7 +44,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Schema, String
 from aiokafka.record.default_records import _DefaultRecordBatchPy  # pyright: ignore[reportPrivateUsage] - see above
-from aiokafka.record.memory_records import _MemoryRecordsPy  # pyright: ignore[reportPrivateUsage]
+from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy  # pyright: ignore[reportPrivateUsage]
 
 __all__ = [
     "REBALANCING",
@@ -61,6 +61,7 @@ __all__ = [
     "addresses_of",
     "assigned_partitions",
     "close_at_once",
+    "fetch_once",
     "fetch_plainly",
     "futures_left",
     "list_offsets",
@@ -153,31 +154,46 @@ async def list_offsets(
     return found
 
 
-async def fetch_plainly(
-    client: AIOKafkaClient, node: int, place: TopicPartition, offset: int
-) -> tuple[list[ConsumerRecord], int]:
-    """One fetch from `offset` on, read in plain Python, with replacement characters in header names that aren't UTF-8:
-    its committed records, and the offset at which to go on. Raises KafkaError."""
-    asked = [(place.topic, [(place.partition, offset, FETCH_BYTES)])]
-    answer = await client.send(node, FetchRequest(WAIT_MS, 1, FETCH_BYTES, READ_COMMITTED, asked))
+async def fetch_once(
+    client: AIOKafkaClient,
+    node: int,
+    place: TopicPartition,
+    offset: int,
+    size: int,
+    *,
+    wait_ms: int = 0,
+    unpack: Callable[[bytes], Any] = MemoryRecords,
+) -> PartitionRecords:
+    """One fetch from `offset` on, of some `size` bytes as they lie on the log, at least a whole batch: its committed
+    records, which are unpacked while one iterates; then `next_fetch_offset` is where to go on. Raises KafkaError."""
+    asked = [(place.topic, [(place.partition, offset, size)])]
+    answer = await client.send(node, FetchRequest(wait_ms, 1, size, READ_COMMITTED, asked))
+    aborted, packed = None, b""
     for _, partitions in answer.topics:
         for _, code, _, *rest in partitions:
             if (error := for_code(code)) is not NoError:
                 raise error(str(place))
             # version 11 has the preferred replica between the aborted transactions and the records
-            aborted = rest[-3] if answer.API_VERSION >= 11 else rest[-2]
-            read = PartitionRecords(
-                tp=place,
-                records=_Batches(rest[-1]),
-                aborted_transactions=aborted,
-                fetch_offset=offset,
-                key_deserializer=None,
-                value_deserializer=None,
-                check_crcs=True,
-                isolation_level=READ_COMMITTED,
-            )
-            return list(read), read.next_fetch_offset
-    return [], offset
+            aborted, packed = rest[-3] if answer.API_VERSION >= 11 else rest[-2], rest[-1]
+    return PartitionRecords(
+        tp=place,
+        records=unpack(packed or b""),
+        aborted_transactions=aborted,
+        fetch_offset=offset,
+        key_deserializer=None,
+        value_deserializer=None,
+        check_crcs=True,
+        isolation_level=READ_COMMITTED,
+    )
+
+
+async def fetch_plainly(
+    client: AIOKafkaClient, node: int, place: TopicPartition, offset: int
+) -> tuple[list[ConsumerRecord], int]:
+    """The same in plain Python, with replacement characters in header names that aren't UTF-8: the records, and the
+    offset at which to go on. Raises KafkaError."""
+    read = await fetch_once(client, node, place, offset, FETCH_BYTES, wait_ms=WAIT_MS, unpack=_Batches)
+    return list(read), read.next_fetch_offset
 
 
 class _Batches(_MemoryRecordsPy):
