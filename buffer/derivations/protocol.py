@@ -11,6 +11,7 @@ draws, which are the same for all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from rolloutlog.contract.events.seeds import Seed
@@ -55,7 +56,7 @@ class Derivation(Protocol):
         ...
 
     def takes(self, anchor: AnchorPoint) -> bool:
-        """True for the anchors that these settings resume at."""
+        """True for the anchors that these settings resume at; their kind tells, so it is asked once a kind."""
         ...
 
     def tokens(self, anchor: AnchorPoint) -> int:
@@ -85,6 +86,7 @@ class Balanced(Protocol):
         ...
 
 
+@cache
 def type_name(derivation: type) -> str:
     """The name by which settings know a type."""
     return str(cast("type[Section]", derivation).model_fields["type"].default)

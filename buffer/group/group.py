@@ -224,7 +224,9 @@ class Group:
         """True once every member is resolved as `rollouts` alone says: whatever was promised, and whatever expired."""
         known = self.shape or self.hinted
         size = known.size if known else self.cancel_size
-        return size > 0 and all(i in self.members and self.members[i].settled for i in range(size))
+        if not 0 < size <= len(self.members):
+            return False
+        return all(i in self.members and self.members[i].settled for i in range(size))
 
     @property
     def resolved(self) -> bool:

@@ -30,11 +30,14 @@ def pack(anchors: Iterable[AnchorPoint]) -> bytes:
     return _ENCODER.encode(places) if places else b""
 
 
+def places_of(packed: bytes) -> dict[str, list[int]]:
+    """Of each kind node and tokens, again and again."""
+    return _DECODER.decode(packed) if packed else {}
+
+
 def unpack(packed: bytes) -> list[AnchorPoint]:
     """Anchors of a row."""
-    if not packed:
-        return []
-    places = _DECODER.decode(packed)
+    places = places_of(packed)
     return [
         AnchorPoint(kind, node, tokens)
         for kind, numbers in places.items()

@@ -38,12 +38,11 @@ class LiveCandidates:
     def _pairs(self, right: int) -> int:
         return min(self._sides[right].total, self._sides[right + 1].total)
 
-    def find(self, rank: int) -> tuple[SourceRecord, int]:
-        """The source of the candidate at that rank, and which of all that are left of it that is."""
+    def find(self, rank: int) -> tuple[SourceRecord, int, int]:
+        """The source of the candidate at that rank, its side, and its rank among those of the source on that side."""
         side, at = self._side_of(rank)
         slot, within = self._sides[side].find(at)
-        source = self._sources.at(slot)
-        return source, self._screening.places_on(source, side)[within]
+        return self._sources.at(slot), side, within
 
     def _side_of(self, rank: int) -> tuple[int, int]:
         if rank < self._sides[PLAIN].total:
@@ -56,8 +55,8 @@ class LiveCandidates:
         raise IndexError(rank)
 
     def __getitem__(self, rank: int) -> Candidate:
-        source, place = self.find(rank)
-        return self._screening.candidates(source)[place]
+        source, side, within = self.find(rank)
+        return self._screening.on(source, side, self._screening.candidates(source))[within]
 
     def __iter__(self) -> Iterator[Candidate]:
         return map(self.__getitem__, range(len(self)))
@@ -77,9 +76,8 @@ class LiveCandidates:
             return first
         slot, within = self._sides[side].find(first - 1)
         source = self._sources.at(slot)
-        shown = self._screening.places_on(source, side)[: within + 1]
-        here = sum(self._screening.candidates(source)[place].discarded for place in shown)
-        return first - discarded.before(slot) - here
+        shown = self._screening.on(source, side, self._screening.candidates(source))[: within + 1]
+        return first - discarded.before(slot) - sum(candidate.discarded for candidate in shown)
 
     @property
     def one_sided(self) -> dict[str, int]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from rolloutlog.buffer.index.packed_anchors import places_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.contract.policies import Policy
 
@@ -67,6 +68,12 @@ def unpacked_row(packed: bytes, like: RolloutRow, group: str, member: int, attem
         dead=False,
         **own._asdict(),
     )
+
+
+def unpacked_places(packed: bytes) -> tuple[dict[str, list[int]], tuple[int, ...] | None]:
+    """Of a packed row its anchors as they are packed, and its snapshots."""
+    own = _DECODER.decode(packed)
+    return places_of(own.packed), own.snapshots
 
 
 def like_row(row: RolloutRow) -> RolloutRow:

@@ -190,8 +190,8 @@ class Pool:
 
     def take(self, rank: int) -> tuple[SourceRecord, Candidate]:
         """The live candidate at that rank, of which a draw is under way from now on."""
-        source, place = self.live.find(rank)
-        candidate = self.candidates(source)[place]
+        source, side, within = self.live.find(rank)
+        candidate = self.screening.on(source, side, self.candidates(source))[within]
         candidate.in_flight += 1
         self.live.look_again(source)
         return source, candidate

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 from rolloutlog.buffer.derivations.catalogue import derivation_of
-from rolloutlog.buffer.derivations.protocol import AnchorPoint, Derivation
+from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.index.packed_anchors import places_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.sources.source_rule import SourceRule
 from rolloutlog.contract.record.rollout import Rollout
-from rolloutlog.contract.section import MOST
 from rolloutlog.contract.settings import DerivationSettings, Selection
 from rolloutlog.contract.vocabulary import RunKind, Status
 
@@ -43,25 +44,7 @@ def needs_container(record: dict[str, Any]) -> bool:
 
 def anchors_for(row: RolloutRow, settings: DerivationSettings, seq_len: int | None = None) -> list[AnchorPoint] | Skip:
     """Where that derivation may resume this source, or why it may not."""
-    return skip_of(row, settings) or points_for(row, row.anchors, settings, seq_len)
-
-
-def points_for(
-    row: RolloutRow, anchors: list[AnchorPoint], settings: DerivationSettings, seq_len: int | None
-) -> list[AnchorPoint] | Skip:
-    """Where among its anchors it may resume a source that `skip_of` lets pass, or why nowhere.
-
-    `seq_len` bounds a whole sequence, so a seed that leaves no token to sample is too long (decisions/replay#19).
-    """
-    derive = derivation_of(settings.derive)
-    if not (points := [point for point in anchors if derive.takes(point)]):
-        return Skip.NO_SEED
-    if row.snapshots is not None and not (points := [point for point in points if _can_stand(row, derive, point)]):
-        return Skip.NO_SNAPSHOT
-    room = None if seq_len is None else seq_len - (settings.budget or 1)
-    limits = [limit for limit in (settings.select.max_seed_tokens, room) if limit is not None]
-    most = min(limits, default=MOST)
-    return [point for point in points if derive.tokens(point) <= most] or Skip.OVERLONG
+    return skip_of(row, settings) or SourceRule(settings, seq_len).points(places_of(row.packed), row.snapshots)
 
 
 def skip_of(row: RolloutRow, settings: DerivationSettings) -> Skip | None:
@@ -81,11 +64,6 @@ def skip_of(row: RolloutRow, settings: DerivationSettings) -> Skip | None:
     if row.depth >= select.max_depth:
         return Skip.TOO_DEEP
     return Skip.REJECTED if derive.type in row.faulty else None
-
-
-def _can_stand(row: RolloutRow, derive: Derivation, point: AnchorPoint) -> bool:
-    """False where states of the source were kept, and the one that this anchor needs wasn't (decisions/replay#92)."""
-    return row.snapshots is None or not derive.needs_environment or point.node in row.snapshots
 
 
 def _environment(row: RolloutRow, select: Selection) -> Skip | None:

@@ -1,0 +1,64 @@
+"""What one derivation of a run takes of a row (design/buffer#selection).
+
+Guarantees: depends on the row and the settings alone; hooks of a derivation are asked for what they are, once a kind of
+anchor, and once an anchor where tokens are bounded. Leaves out: why a whole record is passed over (`selection`), and
+what may be drawn now (`screening`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rolloutlog.buffer.derivations.catalogue import derivation_of
+from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.sources.draws import pick_some
+from rolloutlog.contract.settings import DerivationSettings
+
+Places = Mapping[str, Sequence[int]]
+"""Of each kind of anchor node and tokens, again and again, as they are packed in a row."""
+
+
+class SourceRule:
+    """One derivation's settings. `seq_len` bounds a whole sequence, so a seed that leaves no token to sample is too
+    long (decisions/replay#19)."""
+
+    def __init__(self, settings: DerivationSettings, seq_len: int | None = None) -> None:
+        self.settings, self.derive = settings, derivation_of(settings.derive)
+        room = None if seq_len is None else seq_len - (settings.budget or 1)
+        limits = [limit for limit in (settings.select.max_seed_tokens, room) if limit is not None]
+        self._most_tokens = min(limits, default=None)
+        self._needs_environment, self._most_anchors = self.derive.needs_environment, self.derive.most_anchors
+        self._taken: dict[str, bool] = {}
+
+    def points(self, places: Places, snapshots: Sequence[int] | None) -> list[AnchorPoint] | Skip:
+        """Where it may resume, or why nowhere."""
+        taken = [(kind, numbers) for kind, numbers in places.items() if self._takes(kind, numbers)]
+        if not taken:
+            return Skip.NO_SEED
+        points = [AnchorPoint(kind, *at) for kind, some in taken for at in zip(some[::2], some[1::2], strict=True)]
+        if snapshots is not None and self._needs_environment:
+            points = [point for point in points if point.node in snapshots]  # decisions/replay#92
+            if not points:
+                return Skip.NO_SNAPSHOT
+        if (most := self._most_tokens) is not None:
+            points = [point for point in points if self.derive.tokens(point) <= most]
+        return points or Skip.OVERLONG
+
+    def _takes(self, kind: str, numbers: Sequence[int]) -> bool:
+        if (known := self._taken.get(kind)) is None:
+            known = self._taken[kind] = self.derive.takes(AnchorPoint(kind, numbers[0], numbers[1]))
+        return known
+
+    def count(self, points: Sequence[AnchorPoint]) -> int:
+        """How many of them are candidates: one a node, and no more than are drawn from."""
+        count = 1 if len(points) == 1 else len({point.node for point in points})
+        return count if self._most_anchors is None else min(count, self._most_anchors)
+
+    def chosen(self, points: Sequence[AnchorPoint], salt: str, rollout: str) -> list[AnchorPoint]:
+        """Those that are: the first of each node, since a seed names its node alone, so two would be one seed
+        (decisions/replay#31)."""
+        found: dict[int, AnchorPoint] = {}
+        for point in points:
+            found.setdefault(point.node, point)
+        return pick_some([*found.values()], salt, rollout, self._most_anchors)
