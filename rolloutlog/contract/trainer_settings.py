@@ -28,7 +28,7 @@ from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
 from rolloutlog.contract.shares import deal
 from rolloutlog.contract.staleness_settings import DropMembers, RerollGroup, RerollMembers, Staleness
 
-OWN = ("buffer_bytes", "buffer_groups", "starve_s")
+OWN = ("buffer_bytes", "buffer_groups", "starve_s", "write_s")
 """Of each process alone: they change nothing that is trained."""
 
 
@@ -64,7 +64,9 @@ class TrainerSettings(Section):
     buffer_groups: int = Field(default=4096, ge=1, le=MOST)
     """Pending groups before partitions are paused."""
     starve_s: float = Field(default=300.0, gt=0, le=LONGEST_S)
-    """Without progress for so long, the trainer stops and says who is late."""
+    """Without a whole group for so long, the trainer stops and says who is late."""
+    write_s: float = Field(default=60.0, gt=0, le=LONGEST_S)
+    """For so long the trainer tries to put a step on the log, while no broker answers or its transaction timed out."""
 
     @property
     def open_bound(self) -> int | None:

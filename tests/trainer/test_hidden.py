@@ -74,7 +74,11 @@ async def test_a_policy_is_called_never_published_only_after_the_topics_present_
 
 async def test_a_drain_that_begins_before_an_import_is_visible_takes_all_of_it(log: Log) -> None:
     async def drained(stream: GroupStream) -> list[str]:
-        return [group.id async for batch in stream.batches(drain=True) for group in batch]
+        found: list[str] = []
+        async for batch in stream.batches(drain=True):
+            found += [group.id for group in batch]
+            await stream.trained(batch)
+        return found
 
     await log.bring(0)
     name = log.connection.names.transactional_id("import")

@@ -253,7 +253,9 @@ async def test_held_groups_are_never_drawn_early(log: Log) -> None:
         await log.publish(Policy(0, 3))
         await log.write(*group("early", 3), *group("now"), *group("then"))
         batches = stream.batches()
-        assert names(await anext(batches)) == {id_of("now"), id_of("then")}
+        batch = await anext(batches)
+        assert names(batch) == {id_of("now"), id_of("then")}
+        await stream.trained(batch)
         with pytest.raises(Starved, match="is held for a later step"):
             await anext(batches)
 
@@ -325,7 +327,7 @@ async def test_past_its_budget_the_stream_keeps_handles_and_reads_payloads_again
         size = len(rollout_event(halves(0)[0], source="/test", now=0).value)
         assert 1 << 21 <= stream._parts.intake.payload_bytes < (1 << 21) + size
         await log.write(*halves(1))
-        (batch,) = [batch async for batch in stream.batches(12, drain=True)]
+        batch = await anext(stream.batches(12, drain=True))
         assert all(m.rollout and len(m.rollout.trajectory.token_ids) == 25_002 for m in batch.members)
         assert stream._parts.intake.payload_bytes == 0
         await stream.trained(batch)
@@ -354,11 +356,12 @@ async def test_later_records_of_a_drawn_group_are_late(log: Log) -> None:
     await log.bring(0)
     await log.write(*group("a"), *group("b"))
     async with GroupStream(log.settings) as stream:
-        batch = await anext(stream.batches())
+        batches = stream.batches(ahead=True)
+        batch = await anext(batches)
         await log.write(*(rollout(i, 0, group=id_of("a"), attempt=2) for i in range(2)), *group("c"), *group("d"))
-        second = await anext(stream.batches())
-        assert names(second) == {id_of("c"), id_of("d")}
         await stream.trained(batch)
+        second = await anext(batches)
+        assert names(second) == {id_of("c"), id_of("d")}
         await stream.trained(second)
     async with GroupStream(log.settings) as stream:
         assert await drained(stream) == []

@@ -6,13 +6,14 @@ event that will end their group. Leaves out: advantages (`advantages`) and tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.groups.pending_group import Payload, PendingGroup
 from rolloutlog.trainer.staleness.mask_runs import Bools, mask_of
@@ -65,6 +66,18 @@ class Batch:
     step: int | None
     groups: tuple[DrawnGroup, ...]
     short: bool = False
+
+    def leaving_out(self, reasons: Mapping[str, DropReason]) -> tuple[Batch, list[GroupFinal]]:
+        """The batch without these groups, and the events that say why. Raises ValueError for one that isn't in it."""
+        if strange := reasons.keys() - {group.id for group in self.groups}:
+            raise ValueError(f"groups that aren't in the batch: {', '.join(sorted(strange))}")
+        kept = tuple(group for group in self.groups if group.id not in reasons)
+        dropped = [
+            group.final.model_copy(update={"reason": DropReason(reasons[group.id]), "masks": None})
+            for group in self.groups
+            if group.id in reasons
+        ]
+        return replace(self, groups=kept), dropped
 
     def __iter__(self) -> Iterator[DrawnGroup]:
         """Its groups."""

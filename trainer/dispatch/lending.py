@@ -57,10 +57,10 @@ class Lending:
             loan.state = _State.LENT
         return loan is not None
 
-    def go_on(self) -> None:
-        """Whoever had batches asks for more, or has ended: what is lent and isn't told goes back."""
+    def go_on(self) -> list[Batch]:
+        """Whoever had batches asks for more, or has ended: what is lent and isn't told goes back, and is returned."""
         first = next((i for i, loan in enumerate(self._loans) if loan.state is _State.LENT), len(self._loans))
-        self._back(first)
+        return self._back(first)
 
     def give_back(self, batch: Batch) -> None:
         """Nobody wants it; nothing where it is told, or went back before."""
@@ -102,11 +102,12 @@ class Lending:
         """What is out, oldest first."""
         return [loan.batch for loan in self._loans]
 
-    def _back(self, first: int) -> None:
+    def _back(self, first: int) -> list[Batch]:
         gone, self._loans = self._loans[first:], self._loans[:first]
         if gone:
             self.step = gone[0].batch.step
             self.sampler.give_back([pending for loan in gone for pending in loan.groups], self.step)
+        return [loan.batch for loan in gone]
 
     def _find(self, batch: Batch) -> _Loan | None:
         return next((loan for loan in self._loans if loan.batch is batch), None)

@@ -37,8 +37,12 @@ class UnwrittenEvents:
             *(final_event(final, source=SOURCE, now=now) for final in self.dropped),
         ]
 
-    def clear(self) -> None:
-        """They are on the log."""
-        self.expired.clear()
-        self.dropped.clear()
-        self.rejected.clear()
+    def take(self) -> UnwrittenEvents:
+        """What there is now, for a transaction: what comes from now on is for the next one."""
+        taken = UnwrittenEvents(self.expired, self.dropped, self.rejected)
+        self.expired, self.dropped, self.rejected = [], [], []
+        return taken
+
+    def put_back(self, taken: UnwrittenEvents) -> None:
+        """Their transaction wrote nothing: they come first in the next one."""
+        self.expired[:0], self.dropped[:0], self.rejected[:0] = taken.expired, taken.dropped, taken.rejected

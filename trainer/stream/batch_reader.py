@@ -1,14 +1,17 @@
 """Draws the batches of a group stream: reads until a batch is there, and waits where there is none.
 
 Guarantees: a group is drawn whole, once it is resolved, judged for the very step that its batch is for; events that no
-step has taken along are written before it waits. Leaves out: recording what was trained (`group_stream`).
+step has taken along are written before it waits. Leaves out: recording what was trained (`step_recorder`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 from rolloutlog.contract.errors import BlobUnavailable
 from rolloutlog.contract.settings import Settings
@@ -17,11 +20,14 @@ from rolloutlog.kafka.client.connection import HIDDEN_S
 from rolloutlog.kafka.client.logged_wait import LoggedWait
 from rolloutlog.kafka.read.ends import Ends, Place, ends_at
 from rolloutlog.kafka.read.reading import settled
-from rolloutlog.trainer.dispatch.batch import Batch, drawn
+from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.discards import Discards
+from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.stream.loading import load
-from rolloutlog.trainer.stream.opening import Parts, Start, first_step, now_ms
+from rolloutlog.trainer.stream.opening import Parts, Start, first_step
 from rolloutlog.trainer.stream.starvation import StarvationClock, no_policy, starved
+from rolloutlog.trainer.stream.step_recorder import StepRecorder
 
 IDLE_S = 10.0
 """Without a batch for so long it logs that it waits."""
@@ -31,13 +37,35 @@ WAIT_MS = 500
 log = logging.getLogger(__name__)
 
 
-class BatchReader:
-    """Reads for one step after another. `step` is the next train step; None where each group has its own."""
+class Iterator(Protocol):
+    """Whoever is given the batches."""
 
-    def __init__(self, parts: Parts, settings: Settings, start: Start) -> None:
-        self.step = parts.step
+    async def leave(self) -> None:
+        """Ask for no more."""
+        ...
+
+
+@dataclass(slots=True)
+class Wish:
+    """What is asked for: batches of `size` groups, with `drain` up to the end that the log has at first, which `stops`
+    then holds by partition; `over` while nobody asks."""
+
+    size: int
+    drain: bool = False
+    stops: Mapping[int, int] | None = None
+    over: bool = False
+
+
+class BatchReader:
+    """Reads for whoever has its turn, one at a time."""
+
+    def __init__(
+        self, parts: Parts, settings: Settings, start: Start, lending: Lending, recorder: StepRecorder
+    ) -> None:
         self._parts, self._settings, self._start = parts, settings, start
+        self._lending, self._recorder = lending, recorder
         self._stopping = False
+        self._iterator: Iterator | None = None
         self._starvation = StarvationClock(settings.trainer.starve_s)
         self._no_policy, self._no_groups = LoggedWait(log.warning), LoggedWait(log.warning, after_s=IDLE_S)
 
@@ -47,7 +75,41 @@ class BatchReader:
         if self._parts.blobs is not None:
             self._parts.blobs.stop()
 
-    async def policies_known(self, *, drain: bool) -> bool:
+    async def turn_to(self, iterator: Iterator | None) -> None:
+        """From now on it reads for this one: the one before leaves."""
+        before, self._iterator = self._iterator, iterator
+        if before is not None and before is not iterator:
+            await before.leave()
+
+    @contextmanager
+    def awaited(self) -> Generator[None]:
+        """While somebody waits for a batch he may starve."""
+        self._starvation.run(_clock())
+        try:
+            yield
+        finally:
+            self._starvation.pause(_clock())
+
+    async def next(self, wish: Wish) -> Batch | None:
+        """The next batch, lent to nobody yet; None when stopped, drained, or nobody asks any more, and then all that
+        was unwritten is written. Raises Starved, Fenced and others."""
+        try:
+            batch = await self._next(wish, wish.stops) if await self._begun(wish) else None
+        except BlobUnavailable:
+            if not self._stopping:
+                raise
+            batch = None
+        if batch is None and not wish.over:
+            await self._recorder.write_notes()
+        return batch
+
+    async def _begun(self, wish: Wish) -> bool:
+        """True once the policies are known, and how far to read."""
+        if wish.stops is None and await self._policies_known(wish):
+            wish.stops = {number: end.stable for (_, number), end in (await self._ends(whole=wish.drain)).items()}
+        return wish.stops is not None
+
+    async def _policies_known(self, wish: Wish) -> bool:
         """Wait until a policy is published or imported, if nobody has yet: until then no record may be called bad.
 
         False where there is nothing to wait for. Raises Starved.
@@ -55,47 +117,39 @@ class BatchReader:
         policies = self._parts.intake.policies
         if not policies.history.is_empty:
             return True
-        self._starvation.progress(_clock())
         await policies.catch_up()
         while policies.history.is_empty:
-            if self._stopping or (drain and not any(end.stable > end.first for end in (await self.ends()).values())):
+            if self._stopping or wish.over or (wish.drain and not await self._anything()):
                 return False
-            if drain or self._starvation.late(_clock()):
+            if wish.drain or self._starvation.late(_clock()):
                 raise no_policy(self._settings.namespace)
             self._no_policy.goes_on(f"no policy was published or imported in {self._settings.namespace}")
             await asyncio.sleep(WAIT_MS / 1000)
             await self._parts.presence.check()
             await policies.catch_up()
         self._no_policy.over("a policy came")
-        self.step = first_step(self._start, policies.history, None)  # nothing was trained yet
+        self._lending.step = first_step(self._start, policies.history, None)  # nothing was trained yet
         return True
 
-    async def next(self, size: int, stops: Mapping[int, int], *, drain: bool) -> Batch | None:
-        """The next batch; None when stopped, or drained to the `stops` of the partitions. Raises Starved and Fenced."""
-        try:
-            return await self._next(size, stops, drain)
-        except BlobUnavailable:
-            if self._stopping:
-                return None
-            raise
+    async def _anything(self) -> bool:
+        return any(end.stable > end.first for end in (await self._ends()).values())
 
-    async def _next(self, size: int, stops: Mapping[int, int], drain: bool) -> Batch | None:
-        intake = self._parts.intake
-        self._starvation.progress(_clock())
-        while not self._stopping:
+    async def _next(self, wish: Wish, stops: Mapping[int, int]) -> Batch | None:
+        intake, size = self._parts.intake, wish.size
+        while not self._stopping and not wish.over:
             while await self._read(0) and not self._enough(size):
                 pass
             behind = await intake.behind(stops)
             if (not behind or self._enough(size)) and (batch := await self._draw(size, least=size)):
-                self._no_groups.over("a batch is there")
                 return batch
             if not await self._read(WAIT_MS) and not behind:
-                if drain:
+                if wish.drain:
                     return await self._draw(size, least=1)
                 await self._parts.presence.check()
                 await self._wake()
-                await self.write_unwritten()
+                await self._recorder.write_notes()
             if self._starvation.late(_clock()):
+                self._starvation.progress(_clock())
                 raise await self._starved(size)
             self._no_groups.goes_on(self._lacking(size))
         return None
@@ -109,10 +163,11 @@ class BatchReader:
         intake, sampler = self._parts.intake, self._parts.sampler
         came = await intake.read(timeout_ms)
         changed, intake.changed = intake.changed, set()
-        if changed:
-            self._starvation.progress(_clock())
         for partition, group in sorted(changed):
-            sampler.settle(partition, group, self.step)
+            before = sampler.settled
+            sampler.settle(partition, group, self._lending.step)
+            if sampler.settled > before:
+                self._starvation.progress(_clock())  # a whole group; members that trickle in are none
         sampler.unwritten.rejected += intake.rejected_now
         intake.rejected_now.clear()
         return bool(came)
@@ -127,22 +182,22 @@ class BatchReader:
         if parts.sampler.has_deadlines:
             for partition in await parts.intake.silent():
                 parts.intake.assemblies[partition].time.silent(_clock())
-            parts.sampler.settle_overdue(self.step)
+            parts.sampler.settle_overdue(self._lending.step)
 
     async def _draw(self, size: int, *, least: int) -> Batch | None:
-        sampler = self._parts.sampler
-        sampler.settle_overdue(self.step)
-        picks = sampler.pick(size, self.step)
-        while len(picks) >= least and not await self._loaded(picks):
-            picks = sampler.pick(size, self.step)
-        if len(picks) < least or not picks:
-            return None
-        sampler.take(picks)
-        groups = tuple(drawn(pick) for pick in picks)
-        for pick in picks:
-            pick.pending.let_go()
-        step, self.step = self.step, None if self.step is None else self.step + 1
-        return Batch(step, groups, short=len(picks) < size)
+        sampler, lending = self._parts.sampler, self._lending
+        while True:
+            step = lending.step
+            sampler.settle_overdue(step)
+            picks = sampler.pick(size, step)
+            if len(picks) < least or not picks:
+                return None
+            if await self._loaded(picks) and step == lending.step:  # a batch may have gone back meanwhile
+                break
+        self._no_groups.over("a batch is there")
+        self._starvation.progress(_clock())
+        self._recorder.written = Discards()
+        return lending.draw(picks, short=len(picks) < size)
 
     async def _loaded(self, picks: list[Pick]) -> bool:
         """True once all payloads are there; a member whose payload failed is failed(rejected), and judged again."""
@@ -154,17 +209,10 @@ class BatchReader:
                 self._parts.sampler.unwritten.rejected.append((one.event, one.rejected))
             log.warning("the payload of %s.%d is gone: %s", one.pending.id, one.member, one.rejected)
             one.pending.spoil(one.member, one.attempt)
-            self._parts.sampler.settle(one.pending.partition, one.pending.id, self.step)
+            self._parts.sampler.settle(one.pending.partition, one.pending.id, self._lending.step)
         return not lost
 
-    async def write_unwritten(self) -> None:
-        """Put on the log what no step has taken along."""
-        unwritten = self._parts.sampler.unwritten
-        if unwritten:
-            await self._parts.writer.write(unwritten.events(now_ms()))
-            unwritten.clear()
-
-    async def ends(self, *, whole: bool = False) -> dict[Place, Ends]:
+    async def _ends(self, *, whole: bool = False) -> dict[Place, Ends]:
         """Ends of the partitions; `whole`: once nothing that was written before is hidden any more."""
         parts = self._parts
         places = [(Topic.ROLLOUTS, number) for number in parts.intake.assemblies]
@@ -172,11 +220,13 @@ class BatchReader:
 
     async def _starved(self, size: int) -> Exception:
         intake = self._parts.intake
-        found = await self.ends()
+        found = await self._ends()
         lags = {p: max(0, found[Topic.ROLLOUTS, p].high - await intake.position(p)) for p in intake.assemblies}
-        ready = len(self._parts.sampler.pick(size, self.step))
+        ready = len(self._parts.sampler.pick(size, self._lending.step))
         limit = self._settings.trainer.starve_s
-        return starved(intake.assemblies, lags, seconds=limit, ready=ready, wanted=size)
+        written = self._recorder.written
+        written.add(self._parts.sampler.unwritten)
+        return starved(intake.assemblies, lags, seconds=limit, ready=ready, wanted=size, lost=str(written))
 
 
 def _clock() -> float:

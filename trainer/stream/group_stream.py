@@ -7,26 +7,38 @@
             await stream.trained(batch, publish="s3://weights/1")
 
 Guarantees: a group is yielded whole, once it is resolved, judged for the very step that its batch is for; what
-`trained` was awaited for is on the log, and is never yielded again, by this process or by the next one; unwritten
-events are written before the stream waits or ends; a wait for a policy is logged. Leaves out: reading, which
-`rolloutlog.trainer.stream.batch_reader` does when a batch is asked for, checkpoints and resuming from one, and several
-ranks: one process reads and writes.
+`trained` was awaited for is on the log, and is never yielded again, by this process or by the next one; a batch that
+isn't told comes again; unwritten events are written before the stream waits or ends. Leaves out: reading
+(`batch_reader`), lending (`rolloutlog.trainer.dispatch.lending`), writing (`step_recorder`), checkpoints and resuming
+from one, and several ranks: one process reads and writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any, Self
 
 from rolloutlog.contract.errors import NotOpen, SettingsError
-from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.step_events import step_events
+from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.step_report import StepReport
-from rolloutlog.trainer.stream.batch_reader import BatchReader
-from rolloutlog.trainer.stream.opening import Parts, Start, now_ms, open_parts
+from rolloutlog.trainer.stream.batch_iterator import BatchIterator
+from rolloutlog.trainer.stream.batch_reader import BatchReader, Wish
+from rolloutlog.trainer.stream.opening import Parts, Start, open_parts
+from rolloutlog.trainer.stream.step_recorder import StepOutcome, StepRecorder
+
+
+@dataclass(slots=True, frozen=True)
+class _Opened:
+    parts: Parts
+    lending: Lending
+    recorder: StepRecorder
+    reader: BatchReader
 
 
 class GroupStream:
@@ -47,7 +59,7 @@ class GroupStream:
         )
         self._start = start or Start()
         self._stack = AsyncExitStack()
-        self._opened: tuple[Parts, BatchReader] | None = None
+        self._opened: _Opened | None = None
         self._stopping = False
 
     async def __aenter__(self) -> Self:
@@ -56,15 +68,22 @@ class GroupStream:
         except BaseException:
             await self._stack.aclose()
             raise
-        self._opened = parts, BatchReader(parts, self._settings, self._start)
+        lending = Lending(parts.sampler, parts.step)
+        recorder = StepRecorder(parts, lending, self._settings.run_id)
+        reader = BatchReader(parts, self._settings, self._start, lending, recorder)
+        self._opened = _Opened(parts, lending, recorder, reader)
         if self._stopping:
-            self._reader.stop()
+            reader.stop()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        opened = self._open()
+        opened.reader.stop()
         try:
+            await opened.reader.turn_to(None)
+            await opened.recorder.ended()
             if kind is None:
-                await self._reader.write_unwritten()
+                await opened.recorder.write_notes()
         finally:
             await self._stack.aclose()
 
@@ -76,74 +95,62 @@ class GroupStream:
     @property
     def step(self) -> int | None:
         """The next train step; None where each group has its own."""
-        return self._reader.step
+        return self._open().lending.step
 
     def stop(self) -> None:
         """Let `batches` end at its next wait; a blob store that is away is waited for no more."""
         self._stopping = True
         if self._opened is not None:
-            self._reader.stop()
+            self._opened.reader.stop()
 
-    async def batches(self, groups: int | None = None, *, drain: bool = False) -> AsyncGenerator[Batch]:
-        """Batches of `groups` whole groups (None: the run's B), for one step after another.
+    def batches(self, groups: int | None = None, *, drain: bool = False, ahead: bool = False) -> BatchIterator:
+        """Batches of `groups` whole groups (None: the run's B), for one step after another, each lent until the next is
+        asked for; with `ahead` the next is drawn while one is trained.
 
-        `drain` ends at the end that the log has now; the last batch may be short. Raises Starved when nothing comes for
-        `starve_s` seconds, or no policy while it isn't a trainer's stream, TopicMissing when the topics are deleted,
-        Fenced when another trainer starts.
+        `drain` ends at the end that the log has now; the last batch may be short. Raises Starved when no whole group
+        comes for `starve_s` seconds, or no policy while it isn't a trainer's stream, TopicMissing when the topics are
+        deleted, Fenced when another trainer starts. A wait that is cancelled loses nothing. One iterator at a time:
+        what another one was lent and hasn't told goes back.
         """
         size = groups or self._settings.trainer.batch_groups
         if size > self._settings.trainer.buffer_groups:
             raise SettingsError(f"a batch of {size} groups is above buffer_groups")
-        if not await self._reader.policies_known(drain=drain):
-            return
-        stops = {number: end.stable for (_, number), end in (await self._reader.ends(whole=drain)).items()}
-        while (batch := await self._reader.next(size, stops, drain=drain)) is not None:
-            yield batch
-        await self._reader.write_unwritten()
+        opened = self._open()
+        return BatchIterator(opened.reader, opened.lending, Wish(size, drain), ahead=ahead)
 
-    async def trained(self, batch: Batch, *, publish: str | None = None, digest: str | None = None) -> StepReport:
+    def trained(
+        self,
+        batch: Batch,
+        *,
+        publish: str | None = None,
+        digest: str | None = None,
+        without: Mapping[str, DropReason] | None = None,
+    ) -> Coroutine[Any, Any, StepReport]:
         """Record that a batch was trained, in one transaction with the unwritten events and, given `publish`, the
         policy.
 
-        `publish` is where the weights lie, `digest` theirs. Raises Fenced, and then nothing was written.
+        `publish` is where the weights lie, `digest` theirs; groups in `without` weren't trained, for that reason. It is
+        told from this call on, and goes on though the caller is cancelled: to call it again is to hear how it ended.
+        Batches are told in the order in which they were drawn. Raises ValueError for one that was told before, or isn't
+        lent any more; Fenced where another trainer has started, and says whether the step is on the log; ClientFailed
+        where nobody can know that, and then the stream has ended. After any other error nothing was written.
         """
-        parts, policy = self._parts, None
-        if any(group.id not in parts.intake.assemblies[group.partition].groups for group in batch.groups):
-            raise ValueError(f"this batch was recorded before: {', '.join(group.id for group in batch.groups)}")
-        if publish is not None:
-            if batch.step is None or not parts.history.started:
-                raise SettingsError("weights can't be published over imported policies: no timeline was started")
-            policy = Policy(parts.history.timeline, batch.step)
-        unwritten = parts.sampler.unwritten
-        report = StepReport.of(batch, unwritten)
-        await parts.writer.write(
-            step_events(batch, unwritten, policy, run=self._settings.run_id, now=now_ms(), uri=publish, digest=digest)
-        )
-        unwritten.clear()
-        for group in batch.groups:
-            parts.intake.assemblies[group.partition].end(group.id, group.final.as_of)
-        if policy is not None:
-            parts.history.publish(policy)
-        return report
+        return self._open().recorder.tell(batch, StepOutcome(publish, digest, dict(without or {})))
 
     def state_dict(self) -> dict[str, Any]:
         """Where a trainer that starts here would go on: timeline, next step, and the low watermark per partition."""
         assemblies = self._parts.intake.assemblies
         return {
             "timeline": self._parts.history.timeline,
-            "step": self._reader.step,
+            "step": self.step,
             "low": {number: assembly.low_watermark for number, assembly in assemblies.items()},
         }
 
     @property
     def _parts(self) -> Parts:
-        return self._open()[0]
+        return self._open().parts
 
-    @property
-    def _reader(self) -> BatchReader:
-        return self._open()[1]
-
-    def _open(self) -> tuple[Parts, BatchReader]:
+    def _open(self) -> _Opened:
         if self._opened is None:
             raise NotOpen("this GroupStream isn't open", "use it inside `async with`")
         return self._opened

@@ -88,7 +88,7 @@ async def open_parts(stack: AsyncExitStack, settings: Settings, start: Start) ->
     """
     connection = await connect(settings, Role.TRAINER)
     settings = (await agree(connection, settings)).fit(settings)
-    writer = StepWriter(connection)
+    writer = StepWriter(connection, patience_s=settings.trainer.write_s)
     stack.push_async_callback(writer.close)
     await writer.start()
     policies = await stack.enter_async_context(PolicyLog(connection))

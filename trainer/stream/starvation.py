@@ -14,19 +14,32 @@ from rolloutlog.trainer.groups.pending_group import PendingGroup
 
 
 class StarvationClock:
-    """A clock of progress, in seconds of whatever monotonic clock is passed in."""
+    """Seconds for which a trainer has waited in vain, of whatever monotonic clock is passed in. It runs while somebody
+    waits, not while a step is trained."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
-        self._since = 0.0
+        self._waited = 0.0
+        self._since: float | None = None
+
+    def run(self, now: float) -> None:
+        """Somebody waits."""
+        self._since = now
+
+    def pause(self, now: float) -> None:
+        """Nobody waits any more."""
+        if self._since is not None:
+            self._waited += now - self._since
+        self._since = None
 
     def progress(self, now: float) -> None:
-        """Restart it: something that a trainer waits for has come."""
-        self._since = now
+        """Begin anew: what a trainer waits for has come."""
+        self._waited = 0.0
+        self._since = None if self._since is None else now
 
     def late(self, now: float) -> bool:
         """True once nothing has come for too long."""
-        return now - self._since >= self._limit_s
+        return self._since is not None and self._waited + now - self._since >= self._limit_s
 
 
 def no_policy(namespace: str) -> Starved:
@@ -38,11 +51,20 @@ def no_policy(namespace: str) -> Starved:
 
 
 def starved(
-    assemblies: Mapping[int, Assembly], lags: Mapping[int, int], *, seconds: float, ready: int, wanted: int
+    assemblies: Mapping[int, Assembly],
+    lags: Mapping[int, int],
+    *,
+    seconds: float,
+    ready: int,
+    wanted: int,
+    lost: str = "",
 ) -> Starved:
-    """The error that says what is missing, and where; `lags` are the records left to read, by partition."""
+    """The error that says what is missing, and where; `lags` are the records left to read, by partition, `lost` says
+    what came and couldn't be trained."""
     waiting = [pending for assembly in assemblies.values() for pending in assembly.groups.values()]
-    what = f"no batch for {seconds:g} s: {ready} of {wanted} groups are ready; "
+    what = f"no whole group for {seconds:g} s: {ready} of {wanted} groups are ready; "
+    if lost:
+        what += f"since the last batch the trainer {lost}; "
     if not waiting:
         read = ", ".join(f"{p} at offset {a.next_offset} (lag {lags[p]})" for p, a in assemblies.items())
         return Starved(f"{what}no group is on the log: partitions {read}")

@@ -41,9 +41,12 @@ class PolicyFold:
     history: History = field(default_factory=History)
     checkpoints: dict[Policy, SavedCheckpoint] = field(default_factory=dict[Policy, SavedCheckpoint])
     publications: FIFOCache[Policy, PublishedPolicy] = field(default_factory=lambda: FIFOCache(KEPT))
+    ours: set[Policy] = field(default_factory=set[Policy])
+    """Folded already, since we wrote them: read back, they say nothing new."""
 
     def learn(self, event: Event) -> PublishedPolicy | None:
         """Fold one event, or log that it can't be read; what it publishes, if it does."""
+        before = self.history.current
         try:
             published = fold(self.history, event)
         except Rejected as error:
@@ -54,7 +57,16 @@ class PolicyFold:
             return None
         if published is not None:
             self.publications[published.policy] = published
+            if published.policy in self.ours:
+                self.ours.discard(published.policy)
+                self.history.current = before
         return published
+
+    def wrote(self, policy: Policy) -> None:
+        """Fold a publication of our own before it is read. Reading it later, behind a newer one of ours, must not make
+        it current again."""
+        self.ours.add(policy)
+        self.history.publish(policy)
 
     def learn_all(self, events: Iterable[Event]) -> None:
         """Fold events in their order."""
@@ -131,6 +143,10 @@ class PolicyLog:
     def checkpoints(self) -> Mapping[Policy, SavedCheckpoint]:
         """Every checkpoint that was saved, live or not, by the policy that it holds."""
         return self._policies.checkpoints
+
+    def wrote(self, policy: Policy) -> None:
+        """A policy that we published is current from now on."""
+        self._policies.wrote(policy)
 
     async def poll(self) -> bool:
         """Wait a moment for events and fold them; False where none came. Raises BrokerUnreachable and others."""

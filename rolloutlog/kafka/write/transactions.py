@@ -30,7 +30,10 @@ BROKEN = (KafkaError, IllegalOperation, AssertionError)
 
 
 class Transaction:
-    """What one transaction writes; made by `TransactionalWriter.transaction`. `written` is filled by the commit."""
+    """What one transaction writes; made by `TransactionalWriter.transaction`. `written` is filled by the commit.
+
+    `committing`: the commit was asked for, so that until it is answered nobody knows whether it happened.
+    """
 
     def __init__(self, connection: Connection, producer: AIOKafkaProducer, blobs: BlobStore | None) -> None:
         self._connection, self._producer, self._blobs = connection, producer, blobs
@@ -38,6 +41,7 @@ class Transaction:
         self._sent: list[Sent] = []
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self.written: list[Written] = []
+        self.committing = False
 
     async def send(self, record: Outgoing) -> Sent:
         """Write a record with this transaction. Raises RecordTooLarge, BlobUnavailable."""
@@ -62,6 +66,7 @@ class Transaction:
         await asyncio.gather(*self._batches.pending)
         for group, offsets in self._offsets.items():
             await self._producer.send_offsets_to_transaction(offsets, group)
+        self.committing = True
         await self._producer.commit_transaction()
         self.written = [sent.written() for sent in self._sent]
 

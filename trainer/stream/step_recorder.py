@@ -1,0 +1,146 @@
+"""Telling the log: steps, in the order in which their batches were drawn, and events that no step takes along
+(design/trainer#lending).
+
+Guarantees: whatever writes has its turn, so that no two share a transaction; a transaction takes its events out first,
+so that none is lost which comes while it is written; a telling goes on though its caller is cancelled, and whoever
+tells that batch again hears how it ended. Leaves out: what a failed write means (`step`), and drawing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.vocabulary import DropReason
+from rolloutlog.kafka.client.failures import retrieve_exception
+from rolloutlog.kafka.write.writing import now_ms
+from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.discards import Discards
+from rolloutlog.trainer.dispatch.lending import Lending
+from rolloutlog.trainer.dispatch.step_events import step_events
+from rolloutlog.trainer.dispatch.step_report import StepReport
+from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
+from rolloutlog.trainer.stream.opening import Parts
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, frozen=True)
+class StepOutcome:
+    """What came of a batch: where the weights lie that it made, if they go out, their digest, and which of its groups
+    weren't trained, with the reason."""
+
+    publish: str | None = None
+    digest: str | None = None
+    without: Mapping[str, DropReason] = field(default_factory=dict[str, DropReason])
+
+
+@dataclass(slots=True, frozen=True)
+class _Telling:
+    batch: Batch
+    outcome: StepOutcome
+    task: asyncio.Task[StepReport]
+
+
+class StepRecorder:
+    """Writes what `lending` lends and what the sampler leaves unwritten."""
+
+    def __init__(self, parts: Parts, lending: Lending, run: str) -> None:
+        self._parts, self._lending, self._run = parts, lending, run
+        self._unheard: list[_Telling] = []
+        self._writing: set[asyncio.Task[Any]] = set()
+        self.written = Discards()
+        """Of the events that it wrote, until somebody puts an empty one in its place."""
+
+    def tell(self, batch: Batch, outcome: StepOutcome) -> Coroutine[Any, Any, StepReport]:
+        """Told from this call on, awaited or not; the caller awaits how it ends. Raises ValueError, SettingsError."""
+        telling = next((told for told in self._unheard if told.batch is batch), None)
+        if telling is None:
+            policy = self._policy(batch, outcome)
+            kept, left_out = batch.leaving_out(outcome.without)
+            self._lending.begin(batch)
+            notes = UnwrittenEvents(dropped=left_out)
+            telling = _Telling(batch, outcome, self._started(self._tell(batch, kept, notes, outcome, policy)))
+            self._unheard.append(telling)
+        elif telling.outcome != outcome:
+            raise ValueError("this batch is being recorded already, with another outcome")
+        return self._heard(telling)
+
+    async def write_notes(self) -> None:
+        """Put on the log what no step has taken along."""
+        if self._parts.sampler.unwritten:
+            task = self._started(self._write_notes())
+            await asyncio.wait({task})
+            task.result()
+
+    async def ended(self) -> None:
+        """Wait until nothing is being written."""
+        while self._writing:
+            await asyncio.wait(self._writing)
+
+    def _started(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        task.add_done_callback(retrieve_exception)
+        return task
+
+    async def _heard(self, telling: _Telling) -> StepReport:
+        await asyncio.wait({telling.task})
+        if telling in self._unheard:
+            self._unheard.remove(telling)
+        return telling.task.result()
+
+    async def _tell(
+        self, batch: Batch, kept: Batch, left_out: UnwrittenEvents, outcome: StepOutcome, policy: Policy | None
+    ) -> StepReport:
+        try:
+            async with self._parts.writer.turn:
+                self._lending.ensure_turn(batch)
+                report = await self._write_step(kept, left_out, outcome, policy)
+                self._lending.told(batch)
+                return report
+        except BaseException:
+            self._lending.failed(batch)
+            raise
+
+    async def _write_step(
+        self, kept: Batch, left_out: UnwrittenEvents, outcome: StepOutcome, policy: Policy | None
+    ) -> StepReport:
+        parts, notes = self._parts, self._parts.sampler.unwritten.take()
+        told = replace(notes, dropped=[*notes.dropped, *left_out.dropped])
+        report = StepReport.of(kept, told)
+        events = step_events(
+            kept, told, policy, run=self._run, now=now_ms(), uri=outcome.publish, digest=outcome.digest
+        )
+        try:
+            await parts.writer.write(events)
+        except BaseException:
+            parts.sampler.unwritten.put_back(notes)
+            raise
+        self.written.add(told)
+        if policy is not None:
+            parts.intake.policies.wrote(policy)
+        return report
+
+    async def _write_notes(self) -> None:
+        async with self._parts.writer.turn:
+            notes = self._parts.sampler.unwritten.take()
+            try:
+                await self._parts.writer.write(notes.events(now_ms()))
+            except BaseException:
+                self._parts.sampler.unwritten.put_back(notes)
+                raise
+            self.written.add(notes)
+
+    def _policy(self, batch: Batch, outcome: StepOutcome) -> Policy | None:
+        if outcome.publish is None:
+            return None
+        history = self._parts.history
+        if batch.step is None or not history.started:
+            raise SettingsError("weights can't be published over imported policies: no timeline was started")
+        return Policy(history.timeline, batch.step)
