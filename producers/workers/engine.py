@@ -7,25 +7,9 @@ and which policy runs where, which the engine's owner arranges; a sample says wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from rolloutlog.contract.record.segments import Segment
-
-
-@dataclass(slots=True)
-class Sample:
-    """What one call sampled: ids and log-probs are parallel, segments `(timeline, version, offset)` tile them."""
-
-    token_ids: npt.NDArray[np.int32]
-    logprobs: npt.NDArray[np.float32]
-    segments: Sequence[Segment]
-    text: str
-    stop: str
-    """Why it ended, such as stop or length."""
+from rolloutlog.contract.record.sample import Sample
 
 
 class Engine(Protocol):

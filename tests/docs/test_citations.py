@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from rolloutlog.contract.vocabulary import EventType
 from tests.docs.pages import (
     MODULES,
     PAGES,
@@ -28,6 +29,7 @@ from tests.docs.pages import (
     named,
 )
 
+EVENT_TYPES = frozenset(EventType)
 CITED = re.compile(r"(?<![\w./-])((?:design|decisions)/[A-Za-z-]+)(?!\.md)\b((?:(?:,|\s+and|\s+to)?\s*#[\w-]+)*)")
 FOREIGN = re.compile(
     r"\b(?:[Dd]esign|[Ii]tems?|[Ii]ssue|[Pp]itfalls?|xtuner|prime_verifiers)\s+\d"
@@ -80,7 +82,7 @@ def dotted(text: str) -> Iterator[str]:
 def test_the_modules_and_names_that_are_named_are_there(path: Path) -> None:
     for name in dotted(said(path)):
         whole = name if name.startswith("rolloutlog.") else f"rolloutlog.{name}"
-        assert exists(whole) or is_setting(name) or entry_points(group=name), name
+        assert exists(whole) or is_setting(name) or name in EVENT_TYPES or entry_points(group=name), name
 
 
 @cache

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.sample import Sample
 from rolloutlog.contract.record.trajectory import Trajectory
-from rolloutlog.producers.workers.engine import Engine, Sample
+from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.environment import Dispatch, Paused, Refused
 
 

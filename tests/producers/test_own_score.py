@@ -18,13 +18,14 @@ from rolloutlog.contract.events.seeds import Seed, Source
 from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.sample import Sample
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import EventType, Status
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.producers.workers.engine import Engine, Sample
+from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.rollout_worker import Endings, run_worker
 from tests.producers.log import emit, everything, until
 from tests.producers.sums import Digits, Sums

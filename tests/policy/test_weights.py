@@ -1,0 +1,75 @@
+"""Weights as files: whole, by digest, under names of their own (design/live-loop#weights)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from rolloutlog.contract.policies import Policy
+from rolloutlog.policy.transformer import CausalTransformer, ModelShape
+from rolloutlog.policy.weights import WeightsUnusable, load_weights, model_of, put_weights, save_weights
+from tests.policy.small import SHAPE, model, saved
+
+
+def path_of(uri: str) -> Path:
+    return Path(uri.removeprefix("file://"))
+
+
+def test_weights_come_back_bit_for_bit_with_the_models_sizes(tmp_path: Path) -> None:
+    uri, digest = saved(tmp_path, 1)
+    again = model_of(uri, digest)
+    assert again.shape == SHAPE
+    assert all(torch.equal(a, b) for a, b in zip(again.parameters(), model(1).parameters(), strict=True))
+    assert [file.suffix for file in tmp_path.iterdir()] == [".safetensors"]
+
+
+def test_two_lives_never_write_one_name(tmp_path: Path) -> None:
+    """A fenced trainer can't put its weights under its successor's name."""
+    first, second = (save_weights(model(seed), tmp_path, Policy(0, 5)) for seed in (1, 2))
+    assert first.uri != second.uri
+    assert load_weights(*first).keys() == load_weights(*second).keys()
+
+
+def spoil(path: Path, how: str) -> None:
+    body = path.read_bytes()
+    match how:
+        case "missing":
+            path.unlink()
+        case "cut":
+            path.write_bytes(body[: len(body) // 2])
+        case _:
+            path.write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
+
+
+@pytest.mark.parametrize(("how", "said"), [("missing", "No such file"), ("cut", "digest"), ("flipped", "digest")])
+def test_weights_that_arent_what_was_published_are_refused(tmp_path: Path, how: str, said: str) -> None:
+    uri, digest = saved(tmp_path, 1)
+    spoil(path_of(uri), how)
+    with pytest.raises(WeightsUnusable, match=said):
+        load_weights(uri, digest)
+
+
+def test_a_file_that_is_cut_short_is_refused_without_a_digest_too(tmp_path: Path) -> None:
+    uri, _ = saved(tmp_path, 1)
+    spoil(path_of(uri), "cut")
+    with pytest.raises(WeightsUnusable, match="holds no weights"):
+        load_weights(uri, None)
+
+
+def test_weights_of_another_model_are_refused_and_change_nothing(tmp_path: Path) -> None:
+    other = CausalTransformer(ModelShape(vocabulary=SHAPE.vocabulary, width=32, heads=2, layers=2, context=48))
+    uri, digest = save_weights(other, tmp_path, Policy(0, 1))
+    mine = model(1)
+    with pytest.raises(WeightsUnusable, match="another model"):
+        put_weights(mine, load_weights(uri, digest))
+    assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), model(1).parameters(), strict=True))
+
+
+def test_another_place_than_a_folder_is_refused() -> None:
+    with pytest.raises(WeightsUnusable, match="lies in no folder"):
+        load_weights("s3://bucket/weights", None)
