@@ -86,6 +86,16 @@ class Balanced(Protocol):
         ...
 
 
+def right_of(derivation: Balanced, reward: float) -> bool | None:
+    """What it says of a reward; None where it fails on that one, which is then of neither side."""
+    try:
+        return bool(derivation.was_right(reward))
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - a hook may be anybody's; a late reward has no row that could tell a fault
+        return None
+
+
 @cache
 def type_name(derivation: type) -> str:
     """The name by which settings know a type."""

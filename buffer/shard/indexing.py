@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from rolloutlog.buffer.derivations.anchor_type import AnchorType
 from rolloutlog.buffer.derivations.catalogue import OWN
-from rolloutlog.buffer.derivations.protocol import Derivation
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode, row_event
 from rolloutlog.buffer.index.rows import (
@@ -58,7 +58,7 @@ class Found(NamedTuple):
 
 
 def row_of(
-    event: Event, partitions: int, body: Resolved | None = None, types: Iterable[type[Derivation]] = OWN
+    event: Event, partitions: int, body: Resolved | None = None, types: Iterable[AnchorType] = OWN
 ) -> Found:  # fmt: skip
     """The row of an event, from its body (None: the one that it carries), with the anchors of derivations of those
     types. Raises Rejected."""
@@ -107,7 +107,7 @@ def rejected_row(event: Event, rejected: Rejected) -> RolloutRow | None:
     )
 
 
-def _rollout(event: Event, body: Resolved | None, types: Iterable[type[Derivation]]) -> Found:
+def _rollout(event: Event, body: Resolved | None, types: Iterable[AnchorType]) -> Found:
     body = body_of(event, body)
     rollout = read_rollout(event, body)
     slot, trajectory = rollout.slot, rollout.trajectory

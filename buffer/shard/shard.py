@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from rolloutlog.buffer.derivations.anchor_type import AnchorType
 from rolloutlog.buffer.derivations.catalogue import anchor_types
-from rolloutlog.buffer.derivations.protocol import Derivation
 from rolloutlog.buffer.group.group import Disposition
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import CancelRow, ChunkRow, Row, SeedRow, StateRow, TakeRow, WantedRow
@@ -65,7 +65,7 @@ class Shard:
     source: str
     digest: str
     members: MemberEmitter
-    types: list[type[Derivation]]
+    types: list[AnchorType]
     wanted: Wanted = field(default_factory=Wanted)
     rows: list[tuple[Row, Outgoing]] = field(default_factory=list[tuple[Row, Outgoing]])
     dead_letters: list[Outgoing] = field(default_factory=list[Outgoing])

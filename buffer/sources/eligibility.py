@@ -8,14 +8,16 @@ settings (`selection`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import orjson
 
+from rolloutlog.buffer.derivations.anchor_type import AnchorType
 from rolloutlog.buffer.derivations.catalogue import OWN
 from rolloutlog.buffer.derivations.chat_shape import check_chat
-from rolloutlog.buffer.derivations.protocol import AnchorPoint, Derivation, type_name
+from rolloutlog.buffer.derivations.protocol import AnchorPoint, type_name
 from rolloutlog.buffer.derivations.snapshots import snapshots_of
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.skip import Skip
@@ -43,7 +45,7 @@ class Eligibility:
     faults: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def eligibility_of(rollout: Rollout, types: Iterable[type[Derivation]] = OWN) -> Eligibility:
+def eligibility_of(rollout: Rollout, types: Iterable[AnchorType] = OWN) -> Eligibility:
     """Judge a checked rollout, as a source of derivations of those types."""
     try:
         return _judged(rollout, types)
@@ -51,7 +53,7 @@ def eligibility_of(rollout: Rollout, types: Iterable[type[Derivation]] = OWN) ->
         return Eligibility(Skip.REJECTED, faults={ALL: fault_of(error)})
 
 
-def _judged(rollout: Rollout, types: Iterable[type[Derivation]]) -> Eligibility:
+def _judged(rollout: Rollout, types: Iterable[AnchorType]) -> Eligibility:
     trajectory = rollout.trajectory
     container = needs_container(trajectory.record)
     if (skip := unfit(rollout)) is not None:
@@ -65,21 +67,30 @@ def _judged(rollout: Rollout, types: Iterable[type[Derivation]]) -> Eligibility:
     return Eligibility(None, container, pack(anchors), kept, faults)
 
 
-def _anchors(
-    trajectory: Trajectory, types: Iterable[type[Derivation]]
-) -> tuple[list[AnchorPoint], dict[str, str]]:  # fmt: skip
+def _anchors(trajectory: Trajectory, types: Iterable[AnchorType]) -> tuple[list[AnchorPoint], dict[str, str]]:
     """Anchors of each type, of each kind the newest, and what made a type fail."""
     found: dict[str, deque[AnchorPoint]] = {}
     faults: dict[str, str] = {}
     for each in types:
-        try:
+        with _fault_of(each, faults):
             for point in each.anchors(trajectory):
                 found.setdefault(str(point.kind), deque(maxlen=MAX_ANCHORS)).append(point)
-        except MemoryError:
-            raise  # of this process, not of the record: the next owner may have more
-        except Exception as error:  # noqa: BLE001 - a hook may be anybody's, and raise what it likes
-            faults[type_name(each)] = fault_of(error)
-    return [point for points in found.values() for point in points], faults
+    anchors = [point for points in found.values() for point in points]
+    for each in (each for each in types if each.tried):
+        with _fault_of(each, faults):
+            each.check(anchors, trajectory.reward)
+    return anchors, faults
+
+
+@contextmanager
+def _fault_of(each: AnchorType, faults: dict[str, str]) -> Generator[None]:
+    """What is raised is a fault of that type, of which the first is told."""
+    try:
+        yield
+    except MemoryError:
+        raise  # of this process, not of the record: the next owner may have more
+    except Exception as error:  # noqa: BLE001 - a hook may be anybody's, and raise what it likes
+        faults.setdefault(type_name(each.kind), fault_of(error))
 
 
 def _check_writable(trajectory: Trajectory) -> None:

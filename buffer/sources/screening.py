@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from rolloutlog.buffer.derivations.protocol import Balanced
+from rolloutlog.buffer.derivations.protocol import Balanced, right_of
 from rolloutlog.buffer.index.packed_anchors import places_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
@@ -144,4 +144,5 @@ class Screening:
         if (balance := self._balances.get(place)) is None:
             return PLAIN
         right, derive = balance
-        return None if reward is None else right + (not derive.was_right(reward))
+        was_right = None if reward is None else right_of(derive, reward)
+        return None if was_right is None else right + (not was_right)

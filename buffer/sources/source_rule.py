@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rolloutlog.buffer.derivations.catalogue import derivation_of
+from rolloutlog.buffer.derivations.catalogue import derivation_of, facts_of
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.draws import pick_some
@@ -28,11 +28,19 @@ class SourceRule:
         room = None if seq_len is None else seq_len - (settings.budget or 1)
         limits = [limit for limit in (settings.select.max_seed_tokens, room) if limit is not None]
         self._most_tokens = min(limits, default=None)
-        self._needs_environment, self._most_anchors = self.derive.needs_environment, self.derive.most_anchors
+        self._most_anchors, self._needs_environment = facts_of(settings)
         self._taken: dict[str, bool] = {}
 
     def points(self, places: Places, snapshots: Sequence[int] | None) -> list[AnchorPoint] | Skip:
         """Where it may resume, or why nowhere."""
+        try:
+            return self._points(places, snapshots)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - of a row that was indexed without this derivation, so that it tells no fault
+            return Skip.REJECTED
+
+    def _points(self, places: Places, snapshots: Sequence[int] | None) -> list[AnchorPoint] | Skip:
         taken = [(kind, numbers) for kind, numbers in places.items() if self._takes(kind, numbers)]
         if not taken:
             return Skip.NO_SEED

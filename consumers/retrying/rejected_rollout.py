@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from rolloutlog.buffer.derivations.protocol import Derivation
+from rolloutlog.buffer.derivations.anchor_type import AnchorType
 from rolloutlog.buffer.group.group import Disposition, Group, Shape
 from rolloutlog.buffer.group.member import Record
 from rolloutlog.buffer.index.rollout_row import RolloutRow
@@ -39,7 +39,7 @@ class SoundNow:
 
 
 def sound_now(
-    letter: Letter, event: Event, body: Resolved, partitions: int, types: Iterable[type[Derivation]]
+    letter: Letter, event: Event, body: Resolved, partitions: int, types: Iterable[AnchorType]
 ) -> SoundNow | None:
     """The record as the shard would take it; None for what isn't a rollout's. Raises Rejected."""
     row = row_of(event, partitions, body, types).row

@@ -12,11 +12,12 @@ from pydantic import ValidationError
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint, DerivationSection
 from rolloutlog.contract import derivation_types
+from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import DerivationSettings, Settings
 from rolloutlog.contract.topics import Topic
-from tests.buffer.events_by_hand import rollout
+from tests.buffer.events_by_hand import annotated, rollout
 from tests.buffer.partition_log import Owner, PartitionLog, settings_of
 
 
@@ -38,6 +39,7 @@ class Retry(DerivationSection):
 
 OFFERED = [
     ("retry", "Retry"), ("gone", "Gone"), ("odd", "rollout"), ("half", "Half"), ("other", "Other"), ("rude", "Rude"),
+    ("sided", "Sided"),
     ("twice", "Retry"), ("twice", "Half"),
 ]  # fmt: skip
 
@@ -154,6 +156,90 @@ def test_one_that_raises_what_nobody_expects_is_told_and_the_shard_goes_on() -> 
     assert {seed.derivation for seed in log.seeds} <= {"check"}
     assert log.reasons
     assert set(log.reasons) == {"derivation"}
+
+
+class Sided(Retry):
+    """Balanced, and fails in one hook of one's choice."""
+
+    type: Literal["sided"] = "sided"  # type: ignore[assignment]
+    fails: str = ""
+
+    @classmethod
+    def anchors(cls, trajectory: Trajectory) -> Iterable[AnchorPoint]:
+        node: Any = trajectory.record.get("at", 0)
+        return [AnchorPoint("sided", node, 7)]
+
+    def _fail(self, hook: str) -> None:
+        if hook == self.fails:
+            raise RuntimeError(f"boom in {hook}")
+
+    @property
+    def needs_environment(self) -> bool:
+        self._fail("needs_environment")
+        return True
+
+    def takes(self, anchor: AnchorPoint) -> bool:
+        self._fail("takes")
+        return super().takes(anchor)
+
+    def tokens(self, anchor: AnchorPoint) -> int:
+        self._fail("tokens")
+        return super().tokens(anchor)
+
+    def was_right(self, reward: float) -> bool:
+        self._fail("was_right" if reward != 0.25 else "late")
+        return reward > 0.5
+
+
+def sided(**derive: Any) -> Settings:
+    given = [{"name": "again", "derive": {"type": "sided", **derive}}, {"name": "check", "derive": {"type": "recheck"}}]
+    return settings_of(buffer={"derivations": given})
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("hook", ["takes", "tokens", "was_right"])
+def test_any_hook_that_raises_is_told_once_a_record_and_a_restart_asks_it_no_more(hook: str) -> None:
+    """As `anchors` is: a fault of that derivation alone (design/buffer#hostile-json)."""
+    log = PartitionLog(sided(fails=hook))
+    log.append(rollout("a", 0), rollout("a", 1))
+    Owner(log).settle()
+    Owner(log).settle()
+    assert {seed.derivation for seed in log.seeds} == {"check"}
+    letters = [orjson.loads(event.value or b"") for event in log.topics[Topic.DEAD_LETTERS]]
+    assert [(letter["derivation"], f"boom in {hook}" in letter["detail"]) for letter in letters] == [
+        ("sided", True)
+    ] * 2
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("node", ["first", -1, 10_000, 2**40, None])
+def test_an_anchor_that_is_none_is_a_fault_of_its_derivation(node: Any) -> None:
+    """It once made the whole record a rejected one: no row can hold it."""
+    log = PartitionLog(sided())
+    log.append(rollout("a", 0, record={"at": node}), rollout("a", 1, record={"at": node}))
+    Owner(log).settle()
+    assert {seed.derivation for seed in log.seeds} == {"check"}
+    assert log.reasons == ["derivation", "derivation"]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_late_reward_on_which_it_fails_is_of_neither_side() -> None:
+    """Nobody's row could tell (design/buffer#hostile-json)."""
+    log = PartitionLog(sided(fails="late"))
+    log.append(rollout("a", 0, reward=1.0), rollout("a", 1, reward=0.0))
+    owner = Owner(log)
+    owner.read(Topic.ROLLOUTS)
+    assert len(owner.shard.fold.pool.live) == 4
+    log.append(annotated("a", 1, reward=0.25))
+    owner.read(Topic.ROLLOUTS)
+    assert len(owner.shard.fold.pool.live) == 2
+
+
+@pytest.mark.usefixtures("installed")
+def test_one_that_fails_before_any_record_is_refused_at_start() -> None:
+    log = PartitionLog(sided(fails="needs_environment"))
+    with pytest.raises(SettingsError, match=r"derivation again fails before any record: .*boom in needs_environment"):
+        Owner(log)
 
 
 @pytest.mark.usefixtures("installed")
