@@ -116,6 +116,15 @@ class Group:
         self.members[index], self.hinted = member, self.hinted or shape
         return True
 
+    def withdraw(self, index: int, attempt: int) -> None:
+        """A good record that was taken on the word of its headers is none: as if it had never come. Only for the first
+        record of its member, and while all others agree with it on the shape."""
+        member = self.member(index)
+        del member.seen[attempt]
+        member.record = None
+        if not any(other.seen for other in self.members.values()):
+            self.shape = None
+
     def spoil(self, index: int, attempt: int) -> None:
         """Its payload failed when it was drawn: the record of that attempt counts as rejected after all
         (design/groups#resolution)."""

@@ -18,6 +18,7 @@ from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.settings import Deadline
 from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Drop, Held, Ready, Reroll, Waiting
 from rolloutlog.trainer.dispatch.finals import expired_of, final_of
+from rolloutlog.trainer.dispatch.glance import glance
 from rolloutlog.trainer.dispatch.order import Key, Order
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.groups.assembly import Assembly
@@ -58,6 +59,7 @@ class Sampler:
     order: Order
     unwritten: UnwrittenEvents = field(default_factory=UnwrittenEvents)
     _settled: dict[str, _Settled] = field(default_factory=dict[str, _Settled])
+    _doubtful: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
     _ready: SortedList[tuple[Key, str]] = field(default_factory=SortedList)
     _steps: list[Due] = field(default_factory=list[Due])
     _deadlines: dict[int, list[Due]] = field(default_factory=dict[int, list[Due]])
@@ -82,6 +84,7 @@ class Sampler:
         pending = self.assemblies[partition].groups.get(group)
         if pending is None or pending.drawn:
             return
+        self._doubtful.pop(group, None)
         settled = self._settled.get(group)
         if settled is None and self._waits(pending):
             return
@@ -96,14 +99,24 @@ class Sampler:
                 self._timed.discard(group)
                 self.settle(partition, group, step)
 
+    def to_read(self, size: int, step: int | None) -> list[PendingGroup]:
+        """Groups whose values must be read before `size` can be picked, and then settled again."""
+        if step is not None:
+            self._reach(step)
+        first = (self._settled[group].pending for _, group in self._ready[:size])
+        return [*self._doubtful.values(), *(pending for pending in first if pending.unread)]
+
     def pick(self, size: int, step: int | None) -> list[Pick]:
-        """At most `size` groups that are ready for the step, first in order first; nothing is taken yet."""
+        """At most `size` groups that are ready for the step, first in order first; nothing is taken yet. It stops at
+        one that is `to_read`."""
         if step is not None:
             self._reach(step)
         picks: list[Pick] = []
         while len(picks) < min(size, len(self._ready)):
             _, group = self._ready[len(picks)]
             pending = self._settled[group].pending
+            if pending.unread:
+                break
             decision = self._decide(pending, step)
             if isinstance(decision, Ready):
                 picks.append(Pick(pending, decision.verdict, self._final(pending, decision)))
@@ -144,7 +157,20 @@ class Sampler:
                 self._judge(settled.pending, step)
 
     def _judge(self, pending: PendingGroup, step: int | None) -> None:
+        if pending.unread:
+            self._look(pending, step)
+            return
         self._act(pending, self._decide(pending, step), step)
+
+    def _look(self, pending: PendingGroup, step: int | None) -> None:
+        """Judge a group by its headers, as far as that goes."""
+        self._unsettle(pending.id)
+        pending.stirred = False
+        verdict = None if step is None else glance(pending, self.dispatch, step)
+        if verdict is None:
+            self._doubtful[pending.id] = pending
+        else:
+            self._place(pending, verdict, held=False, due=self.dispatch.rule.next_change(verdict))
 
     def _decide(self, pending: PendingGroup, step: int | None) -> Decision:
         return self.dispatch.decide(pending, step, self.assemblies[pending.partition].time.now)
@@ -156,8 +182,7 @@ class Sampler:
             case Ready(verdict) | Held(verdict):
                 changes = [] if step is None else [self.dispatch.rule.next_change(verdict), verdict.held_until]
                 due = min((change for change in changes if change is not None), default=None)
-                held = isinstance(decision, Held)
-                self._settle(_Settled(pending, self.order.key(pending, verdict), held, due, len(verdict.members)))
+                self._place(pending, verdict, held=isinstance(decision, Held), due=due)
             case Reroll(verdict, members):
                 for member in members:
                     event = expired_of(pending, member, step=verdict.step, timeline=self.dispatch.history.timeline)
@@ -170,15 +195,16 @@ class Sampler:
             case Waiting():
                 pass
 
-    def _settle(self, settled: _Settled) -> None:
-        group = settled.pending.id
-        self._settled[group] = settled
-        if not settled.held:
-            self._ready.add((settled.key, group))
-        if settled.due is not None:
-            heappush(self._steps, (settled.due, group))
+    def _place(self, pending: PendingGroup, verdict: GroupVerdict, *, held: bool, due: int | None) -> None:
+        settled = _Settled(pending, self.order.key(pending, verdict), held, due, len(verdict.members))
+        self._settled[pending.id] = settled
+        if not held:
+            self._ready.add((settled.key, pending.id))
+        if due is not None:
+            heappush(self._steps, (due, pending.id))
 
     def _unsettle(self, group: str) -> None:
+        self._doubtful.pop(group, None)
         settled = self._settled.pop(group, None)
         if settled is not None and not settled.held:
             self._ready.remove((settled.key, group))

@@ -13,6 +13,7 @@ from rolloutlog.buffer.group.group import Group
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import HeaderError, Rejected
+from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.partition_time import PartitionTime
 from rolloutlog.trainer.groups.pending_group import PayloadBytes, PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import Annotated, Arrived, Bad, CancelledMembers, Fact
@@ -75,6 +76,8 @@ class Assembly:
         match fact:
             case Arrived(rollout, record, payload):
                 pending.admit(record, rollout, payload if keep_payload else None)
+            case Announced():
+                pending.announce(fact, keep=keep_payload)
             case Bad(slot, rejected):
                 pending.reject(slot, rejected)
             case Annotated(slot, event_id, facts):

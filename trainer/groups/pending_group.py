@@ -8,7 +8,7 @@ stand (`rolloutlog.buffer.group.group`), and deciding (`decision`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rolloutlog.buffer.group.group import Disposition, Group, Shape
@@ -18,6 +18,7 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import Status
 from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 
@@ -42,8 +43,9 @@ class PendingGroup:
 
     `tries` counts how often each member expired. `drawn` while a batch holds it: what comes then is folded, and counts
     only if the batch goes back. `cut`: records of it may have been deleted, so why a member is missing is unknown.
-    `stirred`: something was said of a member that was complete before. `memory` counts the payloads, which `keep` and
-    `let_go` alone add and remove.
+    `unread` are members that stand by the word of their headers: their values are read before anything is decided that
+    is written. `stirred`: something was said of a member that was complete before. `memory` counts the payloads, which
+    `keep` and `let_go` alone add and remove.
     """
 
     group: Group
@@ -53,6 +55,7 @@ class PendingGroup:
     touched: int = 0
     tokens: dict[int, MemberTokens] = field(default_factory=dict[int, MemberTokens])
     payloads: dict[int, Payload] = field(default_factory=dict[int, Payload])
+    unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
     tries: dict[int, int] = field(default_factory=dict[int, int])
     drawn: bool = False
     cut: bool = False
@@ -77,18 +80,55 @@ class PendingGroup:
         everybody = (1 << self.group.size) - 1
         return everybody > 0 and self._resolved & everybody == everybody
 
+    def may_announce(self, slot: Slot) -> bool:
+        """True where a record can be taken by its headers, and be taken back: nothing else was said of its member, and
+        it agrees with the others."""
+        member = self.group.members.get(slot.member)
+        fresh = member is None or not (member.seen or member.notes or member.rejected >= slot.attempt)
+        return fresh and self.group.shape in (None, Shape.of(slot))
+
+    def announce(self, fact: Announced, *, keep: bool) -> None:
+        """Fold a record by its headers."""
+        member = fact.slot.member
+        self.group.admit(Shape.of(fact.slot), member, fact.record)
+        self.unread[member] = fact if keep else replace(fact, event=None)
+        self.memory.held += self.unread[member].held
+        self._look(member)
+
+    def confirm(self, rollout: Rollout, record: Record, payload: Payload | None) -> None:
+        """The value of an announced record is what its headers say."""
+        slot = rollout.slot
+        self._drop(slot.member)
+        self.group.member(slot.member).record = record
+        self._hold(rollout, payload)
+        self._look(slot.member)
+
+    def disprove(self, slot: Slot, rejected: Rejected | None) -> None:
+        """The value of an announced record is bad: as if it had been rejected when it came. None: as if it hadn't come
+        at all."""
+        self.forget(slot.member)
+        self.group.withdraw(slot.member, slot.attempt)
+        if rejected is not None:
+            self.reject(slot, rejected)
+        self._look(slot.member)
+
     def admit(self, record: Record, rollout: Rollout, payload: Payload | None) -> Disposition:
         """Fold a good record. Raises Rejected, and then nothing changed."""
         slot = rollout.slot
         disposition = self.group.admit(Shape.of(slot), slot.member, record)
         if disposition is Disposition.TAKEN:
             self.forget(slot.member)
-            if rollout.status is Status.COMPLETED and slot.attempt > self.group.member(slot.member).expired:
-                self.tokens[slot.member] = MemberTokens.of(slot.member, slot.attempt, rollout.trajectory)
-                if payload is not None:
-                    self.keep(slot.member, payload)
+            self._hold(rollout, payload)
             self._look(slot.member)
         return disposition
+
+    def _hold(self, rollout: Rollout, payload: Payload | None) -> None:
+        """Keep what a completed record sampled, unless it expired before it came."""
+        slot = rollout.slot
+        if rollout.status is Status.COMPLETED and slot.attempt > self.group.member(slot.member).expired:
+            self.tokens[slot.member] = MemberTokens.of(slot.member, slot.attempt, rollout.trajectory)
+            if payload is not None:
+                self.keep(slot.member, payload)
 
     def reject(self, slot: Slot, rejected: Rejected) -> None:
         """Fold a bad record whose headers could be read."""
@@ -137,10 +177,15 @@ class PendingGroup:
         """Hold no payload any more; what is drawn is read again by handle."""
         for member in [*self.payloads]:
             self._drop(member)
+        for member, fact in self.unread.items():
+            self.memory.held -= fact.held
+            self.unread[member] = replace(fact, event=None)
 
     def _drop(self, member: int) -> None:
         if (payload := self.payloads.pop(member, None)) is not None:
             self.memory.held -= len(payload.body.value)
+        if (fact := self.unread.pop(member, None)) is not None:
+            self.memory.held -= fact.held
 
     def _look(self, index: int) -> None:
         """Count anew how a member stands, after something was said of it."""

@@ -1,8 +1,9 @@
-"""What one event on `rollouts` means to the trainer: one of four facts, or nothing.
+"""What one event on `rollouts` means to the trainer: one of five facts, or nothing.
 
 Guarantees: the same checks as the buffer's (`rolloutlog.contract.events.validation`); what is rejected by its headers
-is no fact, what is rejected by its value is the end of its slot. Leaves out: fetching what a claim stands for, and
-whether its policies were ever published (`rolloutlog.trainer.stream.intake`).
+is no fact, what is rejected by its value is the end of its slot. A record may be announced by its headers, whose value
+is looked at later. Leaves out: fetching what a claim stands for, and whether its policies were ever published
+(`rolloutlog.trainer.stream.intake`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rolloutlog.buffer.group.group import Shape
 from rolloutlog.buffer.group.member import Record
 from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.event import Event
@@ -22,7 +24,8 @@ from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import EventType, RunKind
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.trainer.groups.pending_group import Payload
+from rolloutlog.trainer.groups.announced import Announced
+from rolloutlog.trainer.groups.pending_group import Payload, PendingGroup
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,12 +80,27 @@ class CancelledMembers:
 
 _ROLLOUTS = frozenset(kind.encode() for kind in STATUS_OF)
 
-Fact = Arrived | Bad | Annotated | CancelledMembers
+Fact = Arrived | Announced | Bad | Annotated | CancelledMembers
 
 
 def is_rollout(event: Event) -> bool:
     """True for a record of an attempt, by its headers alone, which needn't be sound."""
     return event.headers.raw.get(Headers.type.name, b"") in _ROLLOUTS
+
+
+def doubts(fact: Fact, pending: PendingGroup) -> bool:
+    """True where what a fact does depends on a record of the group whose value wasn't read: on its being there, or on
+    what it says all members agree on."""
+    if not pending.unread:
+        return False
+    shape = pending.group.shape
+    match fact:
+        case Annotated(slot):
+            return slot.member in pending.unread or (shape is not None and slot.group_size != shape.size)
+        case CancelledMembers(_, size):
+            return shape is not None and size != shape.size
+        case Arrived(Rollout(slot)) | Announced(slot) | Bad(slot):
+            return slot.member in pending.unread or Shape.of(slot) != shape
 
 
 def fact_of(event: Event, partitions: int, body: Resolved | None = None) -> Fact | None:

@@ -160,8 +160,14 @@ class BatchReader:
 
     async def _read(self, timeout_ms: int) -> bool:
         """Take in what came; True if anything did."""
-        intake, sampler = self._parts.intake, self._parts.sampler
+        intake = self._parts.intake
         came = await intake.read(timeout_ms)
+        self._settle_changed()
+        return bool(came)
+
+    def _settle_changed(self) -> None:
+        """Judge the groups of which something was read."""
+        intake, sampler = self._parts.intake, self._parts.sampler
         changed, intake.changed = intake.changed, set()
         for partition, group in sorted(changed):
             before = sampler.settled
@@ -170,7 +176,6 @@ class BatchReader:
                 self._starvation.progress(_clock())  # a whole group; members that trickle in are none
         sampler.unwritten.rejected += intake.rejected_now
         intake.rejected_now.clear()
-        return bool(came)
 
     def _enough(self, size: int) -> bool:
         """True when memory is full and a batch may be there."""
@@ -189,7 +194,13 @@ class BatchReader:
         while True:
             step = lending.step
             sampler.settle_overdue(step)
+            if wanted := sampler.to_read(size, step):
+                await self._parts.intake.read_values(wanted)
+                self._settle_changed()
+                continue
             picks = sampler.pick(size, step)
+            if len(picks) < size and sampler.to_read(size, step):
+                continue
             if len(picks) < least or not picks:
                 return None
             if await self._loaded(picks) and step == lending.step:  # a batch may have gone back meanwhile

@@ -1,14 +1,17 @@
 """Reading `rollouts` into groups: assigned partitions, no consumer group, one assembly each (design/trainer#stream).
 
-Guarantees: events are folded in their order; a claimed body is fetched before its event is folded; a record of a policy
-that was never published is bad, decided only after `policy-versions` was read to its end. Memory is bounded: the caller
+Guarantees: events are folded in their order; a completed record by its headers alone where they say all that is needed,
+and its value is read when it is asked for, or when another event casts doubt on it: then the group stands as if every
+value had been read when it came. A claimed body is fetched before its event is folded; a record of a policy that was
+never published is bad, decided only after `policy-versions` was read to its end. Memory is bounded: the caller
 stops reading when the intake is `full` and it has what it needs; past twice the budget new payloads aren't kept, and
 are read again by handle when they are drawn. Leaves out: deciding and writing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.contract.errors import BrokerUnreachable
@@ -18,11 +21,16 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
+from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.tail import Tail
+from rolloutlog.trainer.groups.announced import Announced, announced
 from rolloutlog.trainer.groups.assembly import Assembly
-from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, fact_of, is_rollout
+from rolloutlog.trainer.groups.pending_group import PendingGroup
+from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, arrived, doubts, fact_of, is_rollout
 from rolloutlog.trainer.staleness.agents import claimed_policies
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, frozen=True)
@@ -37,7 +45,8 @@ class Budget:
 class Intake:
     """Assemblies by partition, fed from a tail. `changed` and `rejected_now` are for the caller to take and clear.
 
-    `rejected_before` are records that a dead letter named when this was opened, and why.
+    `rejected_before` are records that a dead letter named when this was opened, and why. Without `payloads` every value
+    is read when it comes.
     """
 
     tail: Tail
@@ -45,6 +54,7 @@ class Intake:
     assemblies: Mapping[int, Assembly]
     blobs: BlobStore | None
     budget: Budget
+    payloads: PayloadReader | None = None
     rejected_before: Mapping[Handle, RejectReason] = field(default_factory=dict[Handle, RejectReason])
     changed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     rejected_now: list[tuple[Event, Rejected]] = field(default_factory=list[tuple[Event, Rejected]])
@@ -98,9 +108,60 @@ class Intake:
         if not assembly.wants(event):
             assembly.pass_by(event)
             return
-        pending = assembly.fold(event, await self._fact(event), keep_payload=keep)
+        known = assembly.groups.get(event.headers.group or "")
+        fact = self._announced(event, known)
+        if fact is None:
+            fact = await self._fact(event)
+            if fact is not None and known is not None and doubts(fact, known):
+                await self.read_values([known])
+        pending = assembly.fold(event, fact, keep_payload=keep)
         if pending is not None:
             self.changed.add((event.partition, pending.id))
+
+    def _announced(self, event: Event, pending: PendingGroup | None) -> Announced | None:
+        """The event as its headers say it, if that will do for now."""
+        if self.payloads is None or event.handle._replace(size=0) in self.rejected_before:
+            return None
+        fact, history = announced(event, self.partitions), self.policies.history
+        if fact is None or not (history.knows(fact.oldest) and history.knows(fact.newest)):
+            return None
+        return fact if pending is None or pending.may_announce(fact.slot) else None
+
+    async def read_values(self, groups: Iterable[PendingGroup]) -> None:
+        """Read the values of all members of these groups that stand by their headers' word; those that are bad are
+        rejected, and those that are gone from the log have failed."""
+        unread = [(pending, fact) for pending in groups for fact in pending.unread.values()]
+        events = await self._events(fact for _, fact in unread)
+        for pending, fact in unread:
+            slot, event = fact.slot, fact.event or events.get(fact.record.handle)
+            if event is None:
+                log.warning("%s is gone from the log", fact.record.handle)
+                pending.spoil(slot.member, slot.attempt)
+            else:
+                self._found(pending, fact, await self._read(event, fact))
+            self.changed.add((pending.partition, pending.id))
+
+    async def _events(self, facts: Iterable[Announced]) -> dict[Handle, Event]:
+        handles = [fact.record.handle for fact in facts if fact.event is None]
+        return await self.payloads.read_those_there(handles) if handles and self.payloads else {}
+
+    async def _read(self, event: Event, fact: Announced) -> Fact | None:
+        try:
+            return await self._known(event, arrived(event))
+        except Rejected as rejected:
+            return Bad(fact.slot, rejected)
+
+    def _found(self, pending: PendingGroup, fact: Announced, found: Fact | None) -> None:
+        """Its value was read; unless the group has changed under the hands of whoever read it."""
+        if pending.unread.get(fact.slot.member) is not fact:
+            return
+        match found:
+            case Arrived(rollout, record, payload):
+                pending.confirm(rollout, record, payload)
+            case Bad(slot, rejected):
+                pending.disprove(slot, rejected)
+            case _:
+                pending.disprove(fact.slot, None)
 
     async def _fact(self, event: Event) -> Fact | None:
         body = await resolve_body(event, self.blobs) if is_rollout(event) else None

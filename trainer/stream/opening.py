@@ -120,6 +120,7 @@ async def open_parts(stack: AsyncExitStack, settings: Settings, start: Start) ->
             assemblies=assemblies,
             blobs=blobs,
             budget=budget,
+            payloads=payloads if start.payloads else None,
             rejected_before=recorded.rejected_before,
         ),
         sampler=Sampler(assemblies, DispatchPolicy(trainer, history), order_of(trainer)),
