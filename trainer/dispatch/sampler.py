@@ -16,9 +16,9 @@ from sortedcontainers import SortedList
 
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.settings import Deadline
+from rolloutlog.trainer.dispatch.by_headers import ready_by_headers
 from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Drop, Held, Ready, Reroll, Waiting
 from rolloutlog.trainer.dispatch.finals import expired_of, final_of
-from rolloutlog.trainer.dispatch.glance import glance
 from rolloutlog.trainer.dispatch.order import Key, Order
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.groups.assembly import Assembly
@@ -166,7 +166,7 @@ class Sampler:
         """Judge a group by its headers, as far as that goes."""
         self._unsettle(pending.id)
         pending.stirred = False
-        verdict = None if step is None else glance(pending, self.dispatch, step)
+        verdict = None if step is None else ready_by_headers(pending, self.dispatch, step)
         if verdict is None:
             self._doubtful[pending.id] = pending
         else:

@@ -1,4 +1,4 @@
-"""A glance at a group whose values weren't read: is it ready beyond doubt, if its headers tell the truth?
+"""A look at a group whose values weren't read: is it ready beyond doubt, if its headers tell the truth?
 (design/trainer#values)
 
 Guarantees: pure, and cheap; who is told yes still reads the values before the group is drawn, so a lie costs nothing.
@@ -17,7 +17,7 @@ from rolloutlog.trainer.staleness.mask_runs import NOTHING
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
 
 
-def glance(pending: PendingGroup, dispatch: DispatchPolicy, step: int) -> GroupVerdict | None:
+def ready_by_headers(pending: PendingGroup, dispatch: DispatchPolicy, step: int) -> GroupVerdict | None:
     """The verdict on a group whose members are all there, if all of them are surely fresh at that step; None where
     their values must be read to know. Masks aren't in it."""
     kept = pending.group.complete_members[: pending.group.needed]
