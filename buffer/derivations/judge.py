@@ -22,6 +22,8 @@ from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.section import MOST
 
 JUDGE = "judge"
+PARSEABLE = "replay/judge_parseable"
+"""The name that the field has for it."""
 PLACE = "{transcript}"
 INSTRUCTION = f"""Below is the record of another attempt at a task. Find out whether its final answer is right.
 
@@ -84,6 +86,10 @@ class Judge(DerivationSection):
         if seed.source is None or seed.source.reward is None:
             return None
         return float(verdict_of(last_reply(record)) is self.was_right(seed.source.reward))
+
+    def metrics(self, seed: Seed, record: Mapping[str, Any]) -> dict[str, float]:
+        """Whether the reply has one plain verdict (decisions/replay#83)."""
+        return {PARSEABLE: float(verdict_of(last_reply(record)) is not None)}
 
 
 def verdict_of(text: str) -> bool | None:

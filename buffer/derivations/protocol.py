@@ -78,6 +78,15 @@ class Scoring(Protocol):
 
 
 @runtime_checkable
+class Measuring(Protocol):
+    """A derivation that has more to say of its own rollouts than a score."""
+
+    def metrics(self, seed: Seed, record: Mapping[str, Any]) -> Mapping[str, float]:
+        """Numbers by name, which are added to the `metrics` of the record."""
+        ...
+
+
+@runtime_checkable
 class Balanced(Protocol):
     """A derivation that draws right and wrong sources alike often, however many there are of either."""
 

@@ -59,12 +59,13 @@ class MemberRunner:
         policies: PolicyFollower,
         prefixes: Prefixes,
         origins: Origins,
+        derivations: RunDerivations,
         environment: Environment,
         engine: Engine | None,
     ) -> None:
         self._producer, self._policies, self._prefixes, self._origins = producer, policies, prefixes, origins
         self._environment, self._engine = environment, engine
-        self._derivations = RunDerivations(producer.run.derivations)
+        self._derivations = derivations
         self._paused = asyncio.Event()
 
     def pause(self) -> None:
@@ -122,7 +123,7 @@ class MemberRunner:
             # a copy, since an environment may change what it is given, which its siblings are given as well
             dispatch = deepcopy(Dispatch(seed, ask, slot, self._policies.current))
             made = await self._environment.rollout(replace(dispatch, prefix=prefix), self._engine)
-        return scored(_with_origin(made, seed), derivation, seed)
+        return await scored(_with_origin(made, seed), derivation, seed)
 
     def _wanted_no_more(self, lease: SeedLease) -> bool:
         return lease.cancelled.is_set() or self._paused.is_set()

@@ -33,6 +33,7 @@ from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.environment import Environment
 from rolloutlog.producers.workers.member_runner import MemberRunner
+from rolloutlog.producers.workers.own_score import RunDerivations
 from rolloutlog.producers.workers.seed_leases import SeedLease, SeedLeases
 from rolloutlog.producers.workers.seed_sources import Origins, Prefixes
 
@@ -60,14 +61,15 @@ async def run_worker(
     """Work until `stop` is set (without one: until SIGTERM comes), then drain; returns how members ended.
 
     `name` is made unique, since a worker that comes back under the same name is another holder of leases. Raises what
-    the run refuses at its start (BrokerUnreachable, RunMismatch), and what stopped it.
+    the run refuses at its start (BrokerUnreachable, RunMismatch; SettingsError where a derivation of the run isn't
+    installed here), and what stopped it.
     """
     name = f"{name or socket.gethostname()}-{secrets.token_hex(4)}"
     ending = stop or asyncio.Event()
     async with AsyncExitStack() as stack:
         producer = RolloutProducer(settings, source=f"/workers/{name}", blob_patience_s=FOR_EVER, role=Role.WORKERS)
         await stack.enter_async_context(producer)
-        connection = producer.run.connection
+        connection, derivations = producer.run.connection, RunDerivations(producer.run.derivations)
         policies = await stack.enter_async_context(PolicyFollower(connection=connection))
         payloads = await stack.enter_async_context(PayloadReader(connection))
         leases = await stack.enter_async_context(SeedLeases(producer, name, session_timeout_ms=session_timeout_ms))
@@ -75,7 +77,7 @@ async def run_worker(
             stack.enter_context(stopped_by(signal.SIGTERM, ending))
         seeds = await stack.enter_async_context(PayloadReader(connection, Topic.SEEDS))
         prefixes, origins = Prefixes(producer.run, payloads), Origins(producer.run, seeds)
-        runner = MemberRunner(producer, policies, prefixes, origins, environment, engine)
+        runner = MemberRunner(producer, policies, prefixes, origins, derivations, environment, engine)
         return await Worker(leases, runner, concurrency, grace_s, ending).run()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any, Literal
@@ -14,6 +15,7 @@ import pytest
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint, DerivationSection
 from rolloutlog.contract import derivation_types
+from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.events.seeds import Seed, Source
 from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.record.node import Message
@@ -25,6 +27,7 @@ from rolloutlog.contract.vocabulary import EventType, Status
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.run_record import declare
+from rolloutlog.producers.workers import own_score
 from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.rollout_worker import Endings, run_worker
 from tests.producers.log import emit, everything, until
@@ -50,6 +53,10 @@ class Odd(DerivationSection):
         said = (seed.task or {})["score"]
         if said == "leave":
             raise SystemExit(3)
+        if said == "stop":
+            raise StopIteration
+        if said == "hang":
+            time.sleep(60)
         return {"nan": math.nan, "text": "much", "half": 0.5}[said]
 
 
@@ -86,7 +93,14 @@ class Verdict:
 
 
 @pytest.fixture
-async def settings(undeclared: Settings) -> Settings:
+async def settings(declared: Settings) -> AsyncGenerator[Settings]:
+    """That run, where all of its types are installed."""
+    with offered():
+        yield declared
+
+
+@pytest.fixture
+async def declared(undeclared: Settings) -> Settings:
     """A declared run that judges, rechecks, and derives by a type that was installed when it was declared."""
     with offered():
         named = [{"name": name, "derive": {"type": name}} for name in ("judge", "recheck", "odd")]
@@ -152,6 +166,7 @@ async def test_a_judge_is_answered_by_the_engine_alone_and_right_where_it_agrees
     assert agrees.trajectory.mask.tolist() == [0, 0, 0, 1, 1]
     assert differs.trajectory.response_tokens == 1, "its budget"
     assert agrees.trajectory.record["stop_condition"] == "stop"
+    assert agrees.trajectory.record["metrics"] == {"replay/judge_parseable": 1.0}, "decisions/replay#83"
     assert agrees.trajectory.record["task"] == seeds[0].task, "the innermost, for what is derived from it"
     record = agrees.trajectory.record
     assert (record["source_reward"], record["source_step"]) == (1.0, 7)
@@ -163,6 +178,7 @@ async def test_without_an_engine_the_environment_answers_and_the_derivation_scor
     (judged,) = await made(settings, environment, None, [derived("g", "judge")])
     assert [dispatch.seed.messages for dispatch in environment.dispatched] == [derived("g", "judge").messages]
     assert judged.trajectory.reward == 0.0, "2 is no verdict, though the environment rewards it"
+    assert judged.trajectory.record["metrics"]["replay/judge_parseable"] == 0.0
 
 
 async def test_what_has_no_score_of_its_own_is_scored_by_the_environment(settings: Settings) -> None:
@@ -171,23 +187,26 @@ async def test_what_has_no_score_of_its_own_is_scored_by_the_environment(setting
     assert [one.trajectory.reward for one in await made(settings, Sums(), Digits(), seeds)] == [1.0, 1.0]
 
 
-async def test_a_score_that_breaks_costs_its_member_alone(settings: Settings) -> None:
-    """Also one that would leave the program."""
-    seeds = [derived(said, "odd", task={"score": said}) for said in ("leave", "nan", "text", "half")]
-    with offered():
-        *broken, half = await made(settings, Sums(), Digits(), seeds)
+async def test_a_score_that_breaks_costs_its_member_alone(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that would leave the program, and one that would block the worker."""
+    monkeypatch.setattr(own_score, "SCORE_S", 1.0)
+    seeds = [derived(said, "odd", task={"score": said}) for said in ("leave", "stop", "hang", "nan", "text", "half")]
+    *broken, half = await made(settings, Sums(), Digits(), seeds)
     assert {one.status for one in broken} == {Status.FAILED}
     errors = [one.trajectory.record["errors"][0] for one in broken]
-    assert [error["type"] for error in errors] == ["SystemExit", "InvalidRecord", "InvalidRecord"]
-    assert "odd scores nan, not a number" in errors[1]["message"]
+    types = ["SystemExit", "RuntimeError", "TimeoutError", "InvalidRecord", "InvalidRecord"]
+    assert [error["type"] for error in errors] == types
+    assert errors[1]["message"] == "score of odd raised StopIteration()"
+    assert errors[2]["message"] == "the score of odd took more than 1 s"
+    assert "odd scores nan, not a number" in errors[3]["message"]
     assert half.trajectory.reward == 0.5
 
 
-async def test_a_type_that_is_not_installed_fails_its_members_and_says_what_is_missing(settings: Settings) -> None:
-    environment = Sums()
-    seeds = [derived("odd", "odd", task={"score": "half"}), derived("judge", "judge")]
-    odd, judge = await made(settings, environment, Verdict("VERDICT: CORRECT"), seeds)
-    assert (odd.status, judge.trajectory.reward) == (Status.FAILED, 1.0)
-    (error,) = odd.trajectory.record["errors"]
-    assert "the package that offers the type 'odd' of the derivation 'odd' is missing here" in error["message"]
-    assert environment.dispatched == [], "nothing is sampled that nobody can score"
+async def test_a_worker_without_a_type_of_the_run_is_refused_before_it_takes_a_seed(declared: Settings) -> None:
+    """Whoever has it shall make its seeds."""
+    await emit(declared, derived("odd", "odd", task={"score": "half"}))
+    with pytest.raises(
+        SettingsError, match="the package that offers the type 'odd' of the derivation 'odd' is missing"
+    ):
+        await run_worker(declared, Sums(), Digits(), session_timeout_ms=1500)
+    assert [event for event in await everything(declared) if event.headers.type == EventType.SEED_TAKEN] == []

@@ -27,6 +27,8 @@ def in_daemon_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
     def run() -> None:
         try:
             result = work()
+        except StopIteration as error:  # no future takes it
+            tell(future.set_exception, RuntimeError(f"{name} raised {error!r}"))
         except BaseException as error:  # noqa: BLE001  (it is raised where somebody waits for the future)
             tell(future.set_exception, error)
         else:
