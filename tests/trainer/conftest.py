@@ -11,6 +11,7 @@ import pytest
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.contract.settings import Settings
 from tests.trainer.log import Log
+from tests.trainer.wire_faults import WireFaults
 
 
 @pytest.fixture
@@ -33,3 +34,9 @@ def log(settings: Settings) -> Log:
     made = Log(settings)
     asyncio.run(made.create())
     return made
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> WireFaults:
+    """Faults between trainers and the broker."""
+    return WireFaults.install(monkeypatch)

@@ -25,15 +25,13 @@ from rolloutlog.contract.errors import (
     TopicMismatch,
 )
 from rolloutlog.contract.events.event import Outgoing
-from rolloutlog.kafka.client.connection import TRANSACTION_TIMEOUT_MS, Connection
+from rolloutlog.kafka.client.connection import HIDDEN_S, TRANSACTION_TIMEOUT_MS, Connection
 from rolloutlog.kafka.write.batching import Written
 from rolloutlog.kafka.write.transactions import Transaction, TransactionalWriter
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.writer_mark import WriterMark, has_written, read_marks
 
 START_AGAIN = "start again: a new GroupStream goes on from what is on the log"
-TRY_S = TRANSACTION_TIMEOUT_MS / 1000
-"""How long one try may last: by then the broker has ended its transaction."""
 PATIENCE_S = 60.0
 PAUSE_S = 0.2
 GRACE_S = 1.0
@@ -48,12 +46,21 @@ class StepWriter:
     """`start` fences every earlier trainer of the namespace, then `write` as often as there is something to say.
 
     After a write of which nobody can know whether it is on the log nothing more is written: a new start reads what is
-    there. `patience_s` bounds the tries of one write.
+    there. `patience_s` bounds the tries of one write; one try lasts no longer than a transaction may.
     """
 
-    def __init__(self, connection: Connection, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        patience_s: float = PATIENCE_S,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    ) -> None:
         self._connection, self._patience_s = connection, patience_s
-        self._writer = TransactionalWriter(connection, connection.names.transactional_id("trainer"))
+        self._try_s = transaction_timeout_ms / 1000
+        self._writer = TransactionalWriter(
+            connection, connection.names.transactional_id("trainer"), transaction_timeout_ms=transaction_timeout_ms
+        )
         self._life, self._writes = uuid4().hex, 0
         self._before: WriterMark | None = None
         self._held = self._fenced = self._uncertain = False
@@ -110,7 +117,7 @@ class StepWriter:
     async def _try(self, records: Sequence[Outgoing]) -> list[Written]:
         self._held, self._transaction = False, None
         try:
-            async with asyncio.timeout(TRY_S), self._writer.transaction() as transaction:
+            async with asyncio.timeout(self._try_s), self._writer.transaction(abort=False) as transaction:
                 self._transaction = transaction
                 await transaction.send_all(records)
         finally:
@@ -123,7 +130,7 @@ class StepWriter:
         await self._writer.close()
         if self._fenced and self._writes:
             await asyncio.sleep(GRACE_S)
-        async with asyncio.timeout(2 * TRY_S):
+        async with asyncio.timeout(HIDDEN_S):
             if self._is_lost(marks := await read_marks(self._connection, whole=False)):
                 return self._superseded(marks, number)
             await self._writer.start()  # what was open is committed or aborted when this returns

@@ -107,8 +107,9 @@ class TransactionalWriter:
         self._producer = await started(producer, self._connection)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Transaction]:
-        """Begin; commit on leaving the block, abort where an exception leaves it.
+    async def transaction(self, *, abort: bool = True) -> AsyncGenerator[Transaction]:
+        """Begin; commit on leaving the block, abort where an exception leaves it, or without `abort` close the writer,
+        whose next `start` aborts.
 
         Raises Fenced when a newer writer has this id. A failure of the client closes the writer.
         """
@@ -126,7 +127,7 @@ class TransactionalWriter:
             raise typed_error(error, self._connection, self.transactional_id) from error
         except BaseException:
             transaction.give_up()
-            await self._abort(producer)
+            await (self._abort(producer) if abort else self.close())
             raise
 
     async def close(self) -> None:
