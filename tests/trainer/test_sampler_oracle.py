@@ -173,7 +173,8 @@ def counted(desk: Desk) -> None:
     """What is counted event by event is what a look at all members says."""
     pendings = desk.assembly.groups.values()
     for pending in pendings:
-        assert pending.complete == len(pending.group.complete_members)
+        assert pending.complete_members == pending.group.complete_members
+        assert pending.complete == len(pending.complete_members)
         assert pending.resolved == pending.group.resolved
     held = sum(len(payload.body.value) for pending in pendings for payload in pending.payloads.values())
     assert desk.assembly.memory.held == held

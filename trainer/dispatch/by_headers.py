@@ -20,7 +20,7 @@ from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
 def ready_by_headers(pending: PendingGroup, dispatch: DispatchPolicy, step: int) -> GroupVerdict | None:
     """The verdict on a group whose members are all there, if all of them are surely fresh at that step; None where
     their values must be read to know. Masks aren't in it."""
-    kept = pending.group.complete_members[: pending.group.needed]
+    kept = pending.complete_members[: pending.group.needed]
     facts = [pending.unread[member] for member in kept if member in pending.unread]
     if len(facts) < len(kept) or dispatch.settings.filters or not _learnable(pending, dispatch, kept):
         return None

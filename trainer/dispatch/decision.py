@@ -73,7 +73,7 @@ class DispatchPolicy:
 
     def decide(self, pending: PendingGroup, step: int | None, clock: int) -> Decision:
         """Decide for train step `step` (None: the group's newest version + 1) at the partition's time `clock`."""
-        tokens = [pending.tokens[i] for i in pending.group.complete_members]
+        tokens = [pending.tokens[i] for i in pending.complete_members]
         verdict = judge(tokens, step, self.history, self.rule)
         required = self.required(pending, clock)
         if required is None:

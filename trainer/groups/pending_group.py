@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rolloutlog.buffer.group.group import Disposition, Group, Shape
-from rolloutlog.buffer.group.member import Record
+from rolloutlog.buffer.group.member import MemberStatus, Record
 from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
@@ -73,6 +73,17 @@ class PendingGroup:
     def complete(self) -> int:
         """How many members are completed with a reward and not expired."""
         return self._complete.bit_count()
+
+    @property
+    def complete_members(self) -> list[int]:
+        """Those members by offset, as `Group.complete_members` says them."""
+        members, bits = self.group.members, self._complete
+        found = [
+            (record.handle.offset, i)
+            for i in range(bits.bit_length())
+            if bits >> i & 1 and (record := members[i].record) is not None
+        ]
+        return [i for _, i in sorted(found)]
 
     @property
     def resolved(self) -> bool:
@@ -191,7 +202,12 @@ class PendingGroup:
         """Count anew how a member stands, after something was said of it."""
         bit, member = 1 << index, self.group.members.get(index)
         self.stirred |= bool(self._complete & bit)
-        complete = member is not None and member.record is not None and member.complete
-        self._complete = self._complete | bit if complete else self._complete & ~bit
-        resolved = member is not None and member.resolved
-        self._resolved = self._resolved | bit if resolved else self._resolved & ~bit
+        self._complete, self._resolved = self._complete & ~bit, self._resolved & ~bit
+        if member is None:
+            return
+        status = member.status
+        if status is MemberStatus.COMPLETED and member.reward is not None:
+            self._complete |= bit
+            self._resolved |= bit
+        elif status in (MemberStatus.FAILED, MemberStatus.CANCELLED):
+            self._resolved |= bit
