@@ -168,6 +168,15 @@ class AssignmentMismatch(RolloutlogError):
     default_hint = "every member of the group must subscribe to the same topics with the range assignor"
 
 
+class RecordsDeleted(RolloutlogError):
+    """Records that open groups need, or the facts about ended ones, were deleted: by retention, or by hand."""
+
+    exit_code = 4
+    default_hint = (
+        "let `topics.retention_ms` outlast the longest pause of the trainer; `rolloutlog gc` keeps what it needs"
+    )
+
+
 class UnknownPolicy(RolloutlogError):
     """A token claims a policy that was never published on `policy-versions`."""
 

@@ -191,7 +191,7 @@ class Sampler:
             case Drop():
                 final = self._final(pending, decision)
                 self.unwritten.dropped.append(final)
-                self.assemblies[pending.partition].end(pending.id, final.as_of)
+                self.assemblies[pending.partition].end(pending.id)
             case Waiting():
                 pass
 

@@ -43,9 +43,10 @@ class PendingGroup:
 
     `tries` counts how often each member expired. `drawn` while a batch holds it: what comes then is folded, and counts
     only if the batch goes back. `cut`: records of it may have been deleted, so why a member is missing is unknown.
-    `unread` are members that stand by the word of their headers: their values are read before anything is decided that
-    is written. `stirred`: something was said of a member that was complete before. `memory` counts the payloads, which
-    `keep` and `let_go` alone add and remove.
+    `closed`: nobody is asked for anything more, since it had ended once on a timeline that was left; what isn't there
+    is cancelled. `unread` are members that stand by the word of their headers: their values are read before anything is
+    decided that is written. `stirred`: something was said of a member that was complete before. `memory` counts the
+    payloads, which `keep` and `let_go` alone add and remove.
     """
 
     group: Group
@@ -59,6 +60,7 @@ class PendingGroup:
     tries: dict[int, int] = field(default_factory=dict[int, int])
     drawn: bool = False
     cut: bool = False
+    closed: bool = False
     stirred: bool = False
     memory: PayloadBytes = field(default_factory=PayloadBytes)
     _complete: int = 0
@@ -87,9 +89,9 @@ class PendingGroup:
 
     @property
     def resolved(self) -> bool:
-        """True once every member is resolved, as `Group.resolved` says it."""
+        """True once every member is resolved, as `Group.resolved` says it; in a closed group open ones are, too."""
         everybody = (1 << self.group.size) - 1
-        return everybody > 0 and self._resolved & everybody == everybody
+        return everybody > 0 and (self.closed or self._resolved & everybody == everybody)
 
     def may_announce(self, slot: Slot) -> bool:
         """True where a record can be taken by its headers, and be taken back: nothing else was said of its member, and
