@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch
+from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.contract.watermarks import Watermarks
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.trainer.groups import endings
 from rolloutlog.trainer.stream.group_stream import GroupStream

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, ended_event
+from rolloutlog.contract.events.watermarks import PartitionMarks, Watermarks
 from rolloutlog.contract.partitions import partition_of
-from rolloutlog.contract.watermarks import PartitionMarks, Watermarks
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
 from rolloutlog.trainer.groups.assembly import Assembly
 

@@ -15,8 +15,8 @@ from rolloutlog.contract.events.policy_versions import (
     timeline_started,
 )
 from rolloutlog.contract.events.run import step_closed
+from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.watermarks import Watermarks
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.closing import Closing
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE, UnwrittenEvents

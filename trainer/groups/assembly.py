@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from rolloutlog.buffer.group.group import Group
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.watermarks import PartitionMarks
+from rolloutlog.contract.events.watermarks import PartitionMarks
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import HeaderError, Rejected
 from rolloutlog.trainer.groups.announced import Announced
-from rolloutlog.trainer.groups.endings import Ending, Endings
+from rolloutlog.trainer.groups.ended_groups import EndedGroups, Ending
 from rolloutlog.trainer.groups.partition_time import PartitionTime
 from rolloutlog.trainer.groups.pending_group import PayloadBytes, PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import Annotated, Arrived, Bad, CancelledMembers, Fact
@@ -31,7 +31,7 @@ class Assembly:
     """
 
     partition: int
-    endings: Endings = field(default_factory=Endings)
+    endings: EndedGroups = field(default_factory=EndedGroups)
     shown: Mapping[str, int] | None = None
     cut_below: int = 0
     prefix: str = ""

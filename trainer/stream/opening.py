@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from rolloutlog.contract.errors import RecordsDeleted
 from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.watermarks import PartitionMarks
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.watermarks import PartitionMarks
 from rolloutlog.kafka.blobs.blob_store import FOR_EVER, BlobStore, store_of
 from rolloutlog.kafka.client.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.loop.presence import Presence
@@ -35,7 +35,7 @@ from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.restoring import marks_of, read_rejected, restore_endings
 from rolloutlog.trainer.stream.seed_reader import SeedReader
-from rolloutlog.trainer.stream.starting import Start, first_step, origin_of
+from rolloutlog.trainer.stream.starting import Start, first_step, start_point
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ async def open_parts(stack: AsyncExitStack, settings: Settings, start: Start) ->
     await writer.start()
     policies = await stack.enter_async_context(PolicyLog(connection))
     history, count = policies.history, settings.topics.partitions
-    origin = await origin_of(start, settings, await read_run(connection), policies, now_ms())
+    origin = await start_point(start, settings, await read_run(connection), policies, now_ms())
     marks, known = marks_of(origin.marks, count), await ends(connection, [Topic.ROLLOUTS])
     if origin.marks is not None and start.offsets is None:
         check_marks(connection, marks, known)

@@ -24,17 +24,17 @@ from rolloutlog.contract.events.group_events import (
     read_groups_ended,
 )
 from rolloutlog.contract.events.validation import read_headers
+from rolloutlog.contract.events.watermarks import PartitionMarks, Watermarks
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.contract.watermarks import PartitionMarks, Watermarks
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.loop.changelog import read_chunks
 from rolloutlog.kafka.read.ends import Ends, Place, ends_at
 from rolloutlog.kafka.read.reading import settled
 from rolloutlog.kafka.read.tail import Tail
-from rolloutlog.trainer.groups.endings import Endings
+from rolloutlog.trainer.groups.ended_groups import EndedGroups
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Restored:
     """`endings` by partition, and `last_step`, the newest live one that trained a group or was closed; None if none
     did."""
 
-    endings: dict[int, Endings]
+    endings: dict[int, EndedGroups]
     last_step: int | None
 
 
@@ -85,7 +85,7 @@ class _EndingsFold:
 
     def __init__(self, history: History, marks: tuple[PartitionMarks, ...], last_step: int) -> None:
         self._history, self.marks, self.last_step = history, marks, last_step
-        self.endings = {number: Endings(next_seed=mark.seeds) for number, mark in enumerate(marks)}
+        self.endings = {number: EndedGroups(next_seed=mark.seeds) for number, mark in enumerate(marks)}
 
     async def read_chunks(self, connection: Connection, partition: int) -> None:
         """All chunks of a partition. Raises RecordsDeleted."""

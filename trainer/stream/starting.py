@@ -14,10 +14,10 @@ from rolloutlog.contract.errors import NotFound, RunMismatch
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import PublishedPolicy, SavedCheckpoint
 from rolloutlog.contract.events.run import closed_steps, trainer_recorded
+from rolloutlog.contract.events.watermarks import Watermarks, newest_live
 from rolloutlog.contract.numbers import is_natural
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.watermarks import Watermarks, newest_live
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.run_record import RunRecord
 from rolloutlog.trainer.dispatch.step_events import first_events, resumed_events
@@ -50,14 +50,14 @@ class Start:
 
 
 @dataclass(slots=True, frozen=True)
-class Origin:
+class StartPoint:
     """From where a stream goes on: the newest live `marks`, None where no step left any, and what to write `first`."""
 
     marks: Watermarks | None
     first: list[Outgoing]
 
 
-async def origin_of(start: Start, settings: Settings, run: RunRecord, policies: PolicyLog, now: int) -> Origin:
+async def start_point(start: Start, settings: Settings, run: RunRecord, policies: PolicyLog, now: int) -> StartPoint:
     """What a start or a resume goes on from, and what it says: the settings that it judges by, unless they are the last
     on the log, and a timeline where there is none, or one is resumed from.
 
@@ -70,10 +70,10 @@ async def origin_of(start: Start, settings: Settings, run: RunRecord, policies: 
     if start.resume is not None:
         weights = await _resumed(start, settings.run_id, policies)
         marks = newest_live(known, forked(history, weights.policy))
-        return Origin(marks, first + resumed_events(history, weights, marks, run=settings.run_id, now=now))
+        return StartPoint(marks, first + resumed_events(history, weights, marks, run=settings.run_id, now=now))
     if start.timeline and not history.started and not history.imported:
         first += first_events(history, run=settings.run_id, now=now, uri=start.weights, digest=start.digest)
-    return Origin(newest_live(known, history), first)
+    return StartPoint(newest_live(known, history), first)
 
 
 async def _resumed(start: Start, run: str, policies: PolicyLog) -> PublishedPolicy:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tracemalloc
 
 from rolloutlog.contract.ids import ended_id
-from rolloutlog.trainer.groups.endings import CHUNK, Endings
+from rolloutlog.trainer.groups.ended_groups import CHUNK, EndedGroups
 
 
 def test_a_group_has_ended_once_its_step_is_closed() -> None:
     """Until then a resume from the step before would make its final event void."""
-    made = Endings()
+    made = EndedGroups()
     made.saw_seed("g", 5)
     made.next_seed = 9
     made.finish("g", 3, 40, first=7)
@@ -24,7 +24,7 @@ def test_a_group_has_ended_once_its_step_is_closed() -> None:
 
 
 def test_a_chunk_takes_the_place_of_the_final_events_in_it() -> None:
-    made = Endings()
+    made = EndedGroups()
     for number in range(CHUNK):
         made.finish(f"g{number}", 1, number, first=0)
     made.close(1)
@@ -39,7 +39,7 @@ def test_a_chunk_takes_the_place_of_the_final_events_in_it() -> None:
 
 
 def test_chunks_that_are_read_backwards_say_which_is_the_oldest() -> None:
-    made = Endings()
+    made = EndedGroups()
     for offset in (90, 50, 10):
         made.recall_chunk([ended_id(f"g{offset}")], offset)
     assert (made.chunk, made.oldest) == (90, 10)
@@ -49,7 +49,7 @@ def test_chunks_that_are_read_backwards_say_which_is_the_oldest() -> None:
 
 
 def test_what_was_said_of_an_open_group_pins_the_mark_until_it_ends() -> None:
-    made = Endings()
+    made = EndedGroups()
     made.expire("g", 0, 1, 12)
     made.void("h", 33, 20)
     made.void("h", 30, 22)
@@ -66,7 +66,7 @@ def test_what_was_said_of_an_open_group_pins_the_mark_until_it_ends() -> None:
 
 def test_an_ended_group_costs_less_than_64_bytes() -> None:
     """12.7 KB it was."""
-    made, count = Endings(), 200_000
+    made, count = EndedGroups(), 200_000
     tracemalloc.start()
     try:
         for first in range(0, count, CHUNK):

@@ -21,7 +21,7 @@ CHUNK = 2048
 
 
 @dataclass(slots=True)
-class Said:
+class Remarks:
     """What was said of a group that hasn't ended, from `offset` on: members and attempts that `expired`, and below
     which offset of `rollouts` a final event that is void now had looked; None: there is none."""
 
@@ -41,7 +41,7 @@ class Ending:
 
 
 @dataclass(slots=True)
-class Endings:
+class EndedGroups:
     """`ids` are the groups that ended by a step that is closed, `partial` those of them that are in no chunk, each with
     the least offset of its final event. `seeds` are the origin seeds of groups that haven't ended so, by offset, of
     those below `next_seed`. `chunk` is the newest chunk and `oldest` the first, None where none is known; `next_event`
@@ -49,7 +49,7 @@ class Endings:
 
     ids: EndedIds = field(default_factory=EndedIds)
     ending: dict[str, Ending] = field(default_factory=dict[str, Ending])
-    said: dict[str, Said] = field(default_factory=dict[str, Said])
+    said: dict[str, Remarks] = field(default_factory=dict[str, Remarks])
     partial: dict[bytes, int] = field(default_factory=dict[bytes, int])
     seeds: dict[str, int] = field(default_factory=dict[str, int])
     chunk: int | None = None
@@ -73,12 +73,12 @@ class Endings:
     def expire(self, group: str, member: int, attempt: int, event: int) -> None:
         """A `member.expired`, at or above the offset `event`."""
         if group not in self:
-            self.said.setdefault(group, Said(event)).expired.append((member, attempt))
+            self.said.setdefault(group, Remarks(event)).expired.append((member, attempt))
 
     def void(self, group: str, as_of: int, event: int) -> None:
         """A final event of an abandoned timeline."""
         if group not in self:
-            said = self.said.setdefault(group, Said(event))
+            said = self.said.setdefault(group, Remarks(event))
             said.void_below = max(said.void_below or 0, as_of)
 
     def close(self, step: int) -> None:
