@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -15,7 +16,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
-from rolloutlog.trainer.groups import endings
+from rolloutlog.trainer.groups import ended_groups
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
 from tests.trainer.desk import rollout
@@ -76,7 +77,7 @@ async def test_late_records_of_ended_groups_stay_late_after_a_start(settings: Se
     """Ids answer for them, whether a chunk has them or their final events."""
     log = await made(settings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(endings, "CHUNK", 2)
+        patch.setattr(ended_groups, "CHUNK", 2)
         async with GroupStream(log.settings) as stream:
             await steps(stream, log, 1, 2, 3, 4, 5)
     chunks = [e for e in await log.read(Topic.GROUP_EVENTS) if e.headers.type == EventType.GROUPS_ENDED]
@@ -175,13 +176,12 @@ async def test_drops_that_were_judged_for_a_later_step_are_void_after_a_resume(s
     log = await made(settings)
     async with GroupStream(log.settings) as stream:
         await log.write(*group("g1"))
-        first = await anext(stream.batches())
-        equal = id_of("equal")
+        batches, equal = stream.batches(ahead=True), id_of("equal")
+        first = await anext(batches)
         await log.write(*(rollout(i, 0, group=equal, reward=1.0) for i in range(2)), *group("g2"))
-        parts = stream._parts
-        while equal not in parts.intake.assemblies[0].endings:
-            await parts.intake.read(500)
-            parts.sampler.settle(0, equal, 2)
+        async with asyncio.timeout(60):
+            while equal not in stream._parts.intake.assemblies[0].endings:
+                await asyncio.sleep(0.02)
         await stream.trained(first, checkpoint="file:///1")
     mark = (await marks_of(log)).partitions[0]
     dropped = next(final for final in await log.finals() if final.group == equal)
