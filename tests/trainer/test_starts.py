@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -19,6 +18,7 @@ from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.trainer.groups import ended_groups
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
+from tests.producers.log import until
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log
 from tests.trainer.test_cut_log import cut
@@ -179,9 +179,7 @@ async def test_drops_that_were_judged_for_a_later_step_are_void_after_a_resume(s
         batches, equal = stream.batches(ahead=True), id_of("equal")
         first = await anext(batches)
         await log.write(*(rollout(i, 0, group=equal, reward=1.0) for i in range(2)), *group("g2"))
-        async with asyncio.timeout(60):
-            while equal not in stream._parts.intake.assemblies[0].endings:
-                await asyncio.sleep(0.02)
+        await until(lambda: equal in stream._parts.intake.assemblies[0].endings)
         await stream.trained(first, checkpoint="file:///1")
     mark = (await marks_of(log)).partitions[0]
     dropped = next(final for final in await log.finals() if final.group == equal)
