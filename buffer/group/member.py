@@ -30,9 +30,6 @@ class MemberStatus(StrEnum):
     OPEN = "open"
 
 
-_ENDED = {status: MemberStatus(status) for status in Status}
-
-
 class Record(NamedTuple):
     """One good record of a member. `digest` is hex, `timestamp` milliseconds since 1970; `reward` None: pending.
 
@@ -93,7 +90,7 @@ class Member:
         """How its highest attempt on the log ended."""
         if self.is_rejected:
             return MemberStatus.FAILED
-        return _ENDED[self.record.status] if self.record else MemberStatus.OPEN
+        return MemberStatus(self.record.status) if self.record else MemberStatus.OPEN
 
     @property
     def is_rejected(self) -> bool:
