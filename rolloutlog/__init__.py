@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rolloutlog.trainer.batches.losses import policy_loss
     from rolloutlog.trainer.batches.tensors import pack
     from rolloutlog.trainer.stream.group_stream import GroupStream
-    from rolloutlog.trainer.stream.opening import Start
+    from rolloutlog.trainer.stream.starting import Start
 
 _HOME = {
     "EmbeddedKafka": "rolloutlog.broker",

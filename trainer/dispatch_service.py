@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rolloutlog.contract.settings import Settings
 from rolloutlog.trainer.dispatch.step_report import StepReport
 from rolloutlog.trainer.stream.group_stream import GroupStream
-from rolloutlog.trainer.stream.opening import Start
+from rolloutlog.trainer.stream.starting import Start
 
 
 @dataclass(slots=True)

@@ -30,6 +30,9 @@ class MemberStatus(StrEnum):
     OPEN = "open"
 
 
+_ENDED = {status: MemberStatus(status) for status in Status}
+
+
 class Record(NamedTuple):
     """One good record of a member. `digest` is hex, `timestamp` milliseconds since 1970; `reward` None: pending.
 
@@ -90,7 +93,7 @@ class Member:
         """How its highest attempt on the log ended."""
         if self.is_rejected:
             return MemberStatus.FAILED
-        return MemberStatus(self.record.status) if self.record else MemberStatus.OPEN
+        return _ENDED[self.record.status] if self.record else MemberStatus.OPEN
 
     @property
     def is_rejected(self) -> bool:

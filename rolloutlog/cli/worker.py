@@ -30,18 +30,26 @@ def _workers() -> None:
 @with_settings
 def run(
     settings: Settings,
-    environment: Annotated[str, typer.Option("--environment", metavar="MODULE:ATTR", help="What makes rollouts.")],
+    environment: Annotated[
+        list[str],
+        typer.Option(
+            "--environment",
+            metavar="MODULE:ATTR|NAME",
+            help="What makes rollouts: an object of yours, or an installed environment; several, chosen by seeds' env.",
+        ),
+    ],
     engine: Annotated[str | None, typer.Option("--engine", metavar="MODULE:ATTR", help="What samples tokens.")] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Members that run at once.")] = 8,
     name: Annotated[str | None, typer.Option("--name", help="Name on the log (default: this host's).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Work until SIGTERM or Ctrl-C; what runs then is published as aborted, to be gone on with elsewhere."""
+    from rolloutlog.producers.environments.environment_table import environments_of
     from rolloutlog.producers.workers.environment import load
     from rolloutlog.producers.workers.rollout_worker import run_worker
 
     sys.path.insert(0, "")  # modules of the folder that one stands in, as `python -m` finds them
-    made, sampler = load(environment, "rollout"), load(engine, "render", "sample") if engine else None
+    made, sampler = environments_of(environment), load(engine, "render", "sample") if engine else None
     reachable = with_broker(settings)
     note(f"worker of {settings.namespace}: taking seeds; SIGTERM or Ctrl-C ends it")
     serve(

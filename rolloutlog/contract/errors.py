@@ -161,18 +161,20 @@ class Starved(RolloutlogError):
     default_hint = "`rolloutlog status` shows who is late"
 
 
-class FilterFailed(RolloutlogError):
-    """A filter of groups raised an exception of its own; the message names filter and group."""
-
-    exit_code = 2
-    default_hint = "mend the filter, or leave it out of `trainer.filters`"
-
-
 class AssignmentMismatch(RolloutlogError):
     """The partitions of the three input topics given to this member aren't equal."""
 
     exit_code = 4
     default_hint = "every member of the group must subscribe to the same topics with the range assignor"
+
+
+class RecordsDeleted(RolloutlogError):
+    """Records that open groups need, or the facts about ended ones, were deleted: by retention, or by hand."""
+
+    exit_code = 4
+    default_hint = (
+        "let `topics.retention_ms` outlast the longest pause of the trainer; `rolloutlog gc` keeps what it needs"
+    )
 
 
 class UnknownPolicy(RolloutlogError):

@@ -123,7 +123,7 @@ TOPICS: dict[Topic, TopicSpec] = {
             partitions=None,
             cleanup="delete",
             written_by=(Role.BUFFER,),
-            read_by=(Role.WORKERS, Role.BUFFER, Role.REPLAY, Role.AUDIT, Role.PEOPLE),
+            read_by=(Role.WORKERS, Role.BUFFER, Role.TRAINER, Role.REPLAY, Role.AUDIT, Role.PEOPLE),
             meaning="the one queue of work for rollout workers",
             types=(T.SEED_EMITTED, T.SEED_CANCELLED),
         ),

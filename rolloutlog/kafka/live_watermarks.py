@@ -7,7 +7,7 @@ none did, such as an older version's. Leaves out: what a buffer or a manifest ne
 from __future__ import annotations
 
 from rolloutlog.contract.events.run import closed_steps
-from rolloutlog.contract.watermarks import Watermarks, newest_live
+from rolloutlog.contract.events.watermarks import Watermarks, newest_live
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
 from rolloutlog.kafka.run_record import RunRecord, read_run

@@ -35,7 +35,7 @@ from rolloutlog.contract.wire.headers import CONTENT_TYPE, Headers
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.trainer.stream.group_stream import GroupStream
-from rolloutlog.trainer.stream.opening import Start
+from rolloutlog.trainer.stream.starting import Start
 from tests.buffer.events_by_hand import annotated
 from tests.buffer.partition_log import NOW, group_id
 from tests.consumers.account import dead_letters

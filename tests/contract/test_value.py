@@ -42,6 +42,14 @@ def as_library_writes(trajectory: Trajectory) -> bytes:
 
 
 @given(trajectories())
+def test_its_nodes_build_the_same_trajectory_again(trajectory: Trajectory) -> None:
+    """As a resumed attempt builds on the prefix that it was given."""
+    facts = {name: fact for name, fact in trajectory.record.items() if name != "nodes"}
+    again = Trajectory.build(trajectory.as_nodes(), facts, trajectory.columns)
+    assert again == trajectory
+
+
+@given(trajectories())
 def test_a_value_reads_back_as_what_was_written(trajectory: Trajectory) -> None:
     written = value.encode(trajectory)
     assert value.decode(written) == trajectory

@@ -7,10 +7,10 @@ from typing import Any
 from rolloutlog.contract.events.group_events import ended_event, is_chunk, read_groups_ended
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint, checkpoint_saved, fold
 from rolloutlog.contract.events.run import closed_steps, read_fact, step_closed
+from rolloutlog.contract.events.watermarks import PartitionMarks, Watermarks, newest_live
 from rolloutlog.contract.ids import ended_id
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.contract.watermarks import PartitionMarks, Watermarks, newest_live
 from tests.cases.raw import NOW, SOURCE, Raw
 from tests.cases.refusals import reason_of
 

@@ -66,7 +66,7 @@ class Game:
         policy = Policy(0, 0) if act == "old" and first else dispatch.policy
         if policy is None or engine is None:
             raise ValueError("nothing to play with")
-        nodes = _nodes_of(dispatch.prefix) if dispatch.prefix is not None else await self._asked(dispatch, engine)
+        nodes = dispatch.prefix.as_nodes() if dispatch.prefix is not None else await self._asked(dispatch, engine)
         nodes.append(await self._call(nodes, engine, policy))
         if act in ("pause", "stuck") and one and (first or act == "stuck"):
             raise Paused(Trajectory.build(nodes, {"task": seed.task}))
@@ -101,20 +101,3 @@ class Game:
     def _reward(self, nodes: list[Node], dispatch: Dispatch) -> float:
         """Members differ, so that no group is dropped for its variance."""
         return int(nodes[-2].token_ids[0]) % 4 / 4 + dispatch.ask.member
-
-
-def _nodes_of(prefix: Trajectory) -> list[Node]:
-    """The nodes of what another attempt had sampled, with their tokens, log-probs and segments."""
-    nodes: list[Node] = []
-    token = sampled = segment = 0
-    for (parent, tokens, kept, segments, _), fact in zip(prefix.nodes.tolist(), prefix.record["nodes"], strict=True):
-        nodes.append(
-            Node(
-                message=fact["message"], parent=parent, sampled=fact["sampled"],
-                token_ids=prefix.token_ids[token : token + tokens], mask=prefix.mask[token : token + tokens],
-                logprobs=prefix.logprobs[sampled : sampled + kept],
-                segments=[tuple(row) for row in prefix.segments[segment : segment + segments].tolist()],
-            )
-        )  # fmt: skip
-        token, sampled, segment = token + tokens, sampled + kept, segment + segments
-    return nodes

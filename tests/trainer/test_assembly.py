@@ -57,7 +57,7 @@ def test_a_higher_attempt_replaces_tokens_and_payload() -> None:
     assert desk.pending().tokens[0].response_tokens == 5
     assert desk.pending().payloads[0].slot.attempt == 2
     desk.say(ended(rollout(0, attempt=3), Status.ABORTED))
-    assert desk.pending().tokens[0].attempt == 3
+    assert not desk.pending().tokens
     assert not desk.pending().payloads
 
 
@@ -85,7 +85,7 @@ def test_a_group_that_ended_takes_nothing_more() -> None:
     """superseded(late) (design/groups#accounting)."""
     desk = Desk()
     desk.say(rollout(0), rollout(1))
-    desk.assembly.end("g", desk.assembly.next_offset)
+    desk.assembly.end("g")
     desk.say(rollout(0, attempt=2))
     assert not desk.assembly.groups
 
@@ -97,21 +97,22 @@ def test_what_comes_after_the_draw_is_folded_and_late_once_the_group_ends() -> N
     desk.pending().drawn = True
     desk.say(rollout(0, attempt=2))
     assert desk.pending().tokens[0].attempt == 2
-    desk.assembly.end("g", 2)
+    desk.assembly.end("g")
     desk.say(rollout(1, attempt=2))
     assert "g" not in desk.assembly.groups
 
 
 def test_ended_groups_can_be_folded_again_as_they_were_drawn() -> None:
     """For looking: records below `as_of` alone."""
-    desk = Desk(Assembly(0, ended={"g": 2}, keep_ended=True))
+    desk = Desk(Assembly(0, shown={"g": 2}))
     desk.say(rollout(0), rollout(1), rollout(0, attempt=2))
     assert desk.pending().tokens[0].attempt == 1
 
 
 def test_expired_attempts_that_are_on_the_log_count_from_the_first_record() -> None:
     """A restart judges no attempt twice."""
-    desk = Desk(Assembly(0, expired={"g": [(0, 1)]}))
+    desk = Desk()
+    desk.assembly.endings.expire("g", 0, 1, 7)
     desk.say(rollout(0), rollout(1))
     assert isinstance(desk.decide(), Waiting)
     assert desk.pending().tries == {0: 1}
@@ -125,10 +126,13 @@ def test_nothing_below_the_low_watermark_is_unresolved() -> None:
     assert desk.assembly.low_watermark == 0
     desk.say(rollout(0, group="a"), rollout(0, group="b"))
     assert desk.assembly.low_watermark == 0
-    desk.assembly.end("a", 2)
-    assert desk.assembly.low_watermark == 1
-    desk.assembly.end("b", 2)
-    assert desk.assembly.low_watermark == 2
+    for group, low in (("a", 1), ("b", 2)):
+        desk.assembly.end(group)
+        assert desk.assembly.low_watermark == low - 1, "its final event isn't on the log"
+        desk.assembly.endings.finish(group, 1, 0, first=0)
+        assert desk.assembly.low_watermark == low - 1, "its step isn't closed"
+        desk.assembly.endings.close(1)
+        assert desk.assembly.low_watermark == low
 
 
 ALONE = [row for row in BAD_INPUTS if row.found_in in ("headers", "value", "group", "nothing")]

@@ -9,7 +9,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.trainer.stream.group_history import GroupHistory
-from rolloutlog.trainer.stream.opening import Start, assemblies_of, first_step
+from rolloutlog.trainer.stream.group_view import assembly_of
+from rolloutlog.trainer.stream.starting import Start, first_step
 
 
 def resumed() -> History:
@@ -47,7 +48,8 @@ def test_finals_above_a_fork_are_void_and_may_be_trained_again() -> None:
 
 
 def test_an_expired_member_is_never_void() -> None:
-    assert past(expired("g", 0, 9)).expired == {"g": [(1, 2)]}
+    (one,) = past(expired("g", 0, 9)).expired["g"]
+    assert (one.member, one.attempt) == (1, 2)
 
 
 def test_events_that_cant_be_read_are_passed_by() -> None:
@@ -58,13 +60,11 @@ def test_events_that_cant_be_read_are_passed_by() -> None:
     assert not made.finals
 
 
-def test_each_partition_knows_what_ended_on_it() -> None:
-    assemblies = assemblies_of(past(final("a", 1, 6), final("b", 1, 6)), 6)
-    assert [number for number, assembly in assemblies.items() if "a" in assembly.ended] != []
-    assert {group: as_of for assembly in assemblies.values() for group, as_of in assembly.ended.items()} == {
-        "a": 7,
-        "b": 7,
-    }
+def test_an_assembly_that_shows_ended_groups_folds_them_up_to_where_they_ended() -> None:
+    made = assembly_of(past(final("a", 1, 6), final("void", 0, 6), expired("g", 0, 9)), 0)
+    assert made.shown == {"a": 7}
+    assert made.endings.said["g"].expired == [(1, 2)]
+    assert made.endings.said["void"].void_below == 7
 
 
 def test_the_next_step_is_after_what_was_trained_and_what_was_published() -> None:

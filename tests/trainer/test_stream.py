@@ -21,7 +21,7 @@ from rolloutlog.kafka.read.policy_log import find_published
 from rolloutlog.kafka.run_record import read_run
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.stream.group_stream import GroupStream
-from rolloutlog.trainer.stream.opening import Start
+from rolloutlog.trainer.stream.starting import Start
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log, now
 
@@ -334,15 +334,16 @@ async def test_past_its_budget_the_stream_keeps_handles_and_reads_payloads_again
     assert len(await log.finals()) == 12
 
 
-async def test_a_state_names_what_a_restart_must_read(log: Log) -> None:
-    """Nothing before the low watermark is unresolved (design/trainer#memory)."""
+async def test_a_state_says_up_to_where_all_is_done(log: Log) -> None:
+    """Nothing before the low watermark is unresolved (design/trainer#watermarks)."""
     await log.bring(0)
     await log.write(*group("a"), *group("b"), rollout(0, 0, group=id_of("open")))
     async with GroupStream(log.settings) as stream:
         await drained(stream)
         state = stream.state_dict()
     await log.write(rollout(1, 0, group=id_of("open")), *group("c"))
-    async with GroupStream(log.settings, Start(offsets=state["low"])) as stream:
+    lows = {number: marks["low"] for number, marks in enumerate(state["partitions"])}
+    async with GroupStream(log.settings, Start(offsets=lows)) as stream:
         (batch,) = await drained(stream)
     assert names(batch) == {id_of("open"), id_of("c")}
 

@@ -15,7 +15,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.client.connection import connection_of
 from rolloutlog.trainer.dispatch_service import run_dispatch
 from rolloutlog.trainer.stream.group_stream import GroupStream
-from rolloutlog.trainer.stream.opening import Start
+from rolloutlog.trainer.stream.starting import Start
 
 
 async def until_killed(moment: str, settings: Settings) -> None:

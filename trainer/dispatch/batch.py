@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.policies import LAST_POLICY
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.vocabulary import DropReason
@@ -78,6 +79,12 @@ class Batch:
             if group.id in reasons
         ]
         return replace(self, groups=kept), dropped
+
+    @property
+    def closes(self) -> int:
+        """The step that is closed with it; where each group has its own there is no going back to one, so a step that
+        is none of them."""
+        return LAST_POLICY if self.step is None else self.step
 
     def __iter__(self) -> Iterator[DrawnGroup]:
         """Its groups."""

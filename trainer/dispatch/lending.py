@@ -87,10 +87,9 @@ class Lending:
 
     def told(self, batch: Batch) -> None:
         """It is on the log: its groups have ended."""
-        self.sampler.ended(pending for loan in self._loans if loan.batch is batch for pending in loan.groups)
         self._loans = [loan for loan in self._loans if loan.batch is not batch]
         for group in batch.groups:
-            self.sampler.assemblies[group.partition].end(group.id, group.final.as_of)
+            self.sampler.assemblies[group.partition].end(group.id)
 
     def failed(self, batch: Batch) -> None:
         """Nothing of it is on the log: it is lent as before, and may be told again."""

@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import final_event
-from rolloutlog.contract.events.policy_versions import PublishedPolicy, policy_published, timeline_started
+from rolloutlog.contract.events.policy_versions import (
+    PublishedPolicy,
+    SavedCheckpoint,
+    checkpoint_saved,
+    policy_published,
+    timeline_started,
+)
+from rolloutlog.contract.events.run import step_closed
+from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.closing import Closing
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE, UnwrittenEvents
 
 
@@ -17,20 +26,35 @@ def step_events(
     batch: Batch,
     unwritten: UnwrittenEvents,
     policy: Policy | None,
+    closing: Closing,
     *,
     run: str,
     now: int,
     uri: str | None,
     digest: str | None,
+    checkpoint: tuple[str, str | None] | None = None,
 ) -> list[Outgoing]:
-    """The records of a step; the policy comes last."""
+    """The records of a step; that it is closed comes last. `checkpoint` is where the state after it lies, and its
+    digest."""
     trained = [final_event(group.final, source=SOURCE, now=now) for group in batch.groups]
     published = (
         [policy_published(policy, run=run, source=SOURCE, now=now, uri=uri, digest=digest)]
         if policy is not None
         else []
     )
-    return [*unwritten.events(now), *trained, *published]
+    closed = list[Outgoing]()
+    if (marks := closing.watermarks) is not None:
+        if checkpoint is not None:
+            saved = SavedCheckpoint(**marks.model_dump(), uri=checkpoint[0], digest=checkpoint[1])
+            closed.append(checkpoint_saved(saved, run=run, source=SOURCE, now=now))
+        closed.append(step_closed(marks, source=SOURCE, now=now))
+    return [
+        *unwritten.events(now),
+        *trained,
+        *closing.chunk_events(now),
+        *published,
+        *closed,
+    ]
 
 
 def first_events(history: History, *, run: str, now: int, uri: str | None, digest: str | None = None) -> list[Outgoing]:
@@ -42,12 +66,19 @@ def first_events(history: History, *, run: str, now: int, uri: str | None, diges
     ]
 
 
-def resumed_events(history: History, weights: PublishedPolicy, *, run: str, now: int) -> list[Outgoing]:
-    """A trainer goes on from an older policy: the next timeline, and those weights as its first policy
-    (design/trainer#timelines)."""
+def resumed_events(
+    history: History, weights: PublishedPolicy, marks: Watermarks | None, *, run: str, now: int
+) -> list[Outgoing]:
+    """A trainer goes on from an older policy: the next timeline, those weights as its first policy, and that the step
+    is closed there too, by the marks of a step at or before it (design/trainer#timelines)."""
     timeline, (parent, step) = history.next_timeline(), weights.policy
     first = Policy(timeline, step)
     return [
         timeline_started(timeline, parent, step, run=run, source=SOURCE, now=now),
         policy_published(first, run=run, source=SOURCE, now=now, uri=weights.uri, digest=weights.digest),
+        *([] if marks is None else [step_closed(_forked(marks, first), source=SOURCE, now=now)]),
     ]
+
+
+def _forked(marks: Watermarks, first: Policy) -> Watermarks:
+    return marks.model_copy(update={"timeline": first.timeline, "step": first.version})

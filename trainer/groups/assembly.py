@@ -6,42 +6,40 @@ reading events (`intake`), and deciding what becomes of a group (`decision`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.group.group import Group
 from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.watermarks import PartitionMarks
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import HeaderError, Rejected
 from rolloutlog.trainer.groups.announced import Announced
+from rolloutlog.trainer.groups.ended_groups import EndedGroups, Ending
 from rolloutlog.trainer.groups.partition_time import PartitionTime
 from rolloutlog.trainer.groups.pending_group import PayloadBytes, PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import Annotated, Arrived, Bad, CancelledMembers, Fact
 
-Attempts = list[tuple[int, int]]
-"""Members and the attempts of them that expired."""
-
 
 @dataclass(slots=True)
 class Assembly:
-    """Fold of one partition of `rollouts`. `ended` maps each ended group to its `as_of`; `keep_ended` folds those too.
-    `prefix` is that of the groups that are looked at.
+    """Fold of one partition of `rollouts`. `endings` has what is on `group-events` of its groups. Groups of
+    `shown`, which maps ended ones to their `as_of`, are folded too. `prefix` is that of the groups that are looked at.
 
-    Groups that begin below `cut_below` may have lost records: the beginning of the partition was deleted. `expired`
-    holds the expired attempts on `group-events`, of groups of which no record was read yet. `next_offset` is that of
-    the next event, `time` the partition's own, `memory` counts the payloads that its groups hold.
+    Groups that begin below `cut_below` may have lost records: the beginning of the partition was deleted. `next_offset`
+    is that of the next event, `time` the partition's own, `memory` counts the payloads that its groups hold.
     """
 
     partition: int
-    ended: dict[str, int] = field(default_factory=dict[str, int])
-    expired: Mapping[str, Attempts] = field(default_factory=dict[str, Attempts])
-    keep_ended: bool = False
+    endings: EndedGroups = field(default_factory=EndedGroups)
+    shown: Mapping[str, int] | None = None
     cut_below: int = 0
     prefix: str = ""
     groups: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
     next_offset: int = 0
     time: PartitionTime = field(default_factory=PartitionTime)
     memory: PayloadBytes = field(default_factory=PayloadBytes)
+    _void: dict[str, int] = field(default_factory=dict[str, int])
 
     def wants(self, event: Event) -> bool:
         """True if the event can still change a group; by its headers alone."""
@@ -51,9 +49,9 @@ class Assembly:
             return False
         if not group.startswith(self.prefix):
             return False
-        if group in self.ended:
-            return self.keep_ended and event.offset < self.ended[group]
-        return True
+        if self.shown is not None:
+            return event.offset < self.shown.get(group, event.offset + 1)
+        return group in self.groups or group not in self.endings
 
     def pass_by(self, event: Event) -> None:
         """Move past an event."""
@@ -66,10 +64,11 @@ class Assembly:
         if fact is None:
             return None
         try:
-            return self._fold(event, fact, keep_payload)
+            pending = self._fold(event, fact, keep_payload)
         except Rejected:
             # The buffer's dead letter says why; a conflict, another origin or size leaves the group as it stands.
             return None
+        return None if pending.id in self._void else pending
 
     def _fold(self, event: Event, fact: Fact, keep_payload: bool) -> PendingGroup:
         pending = self._pending(fact.group, event)
@@ -95,17 +94,49 @@ class Assembly:
             found = PendingGroup(
                 Group(group), self.partition, event.offset, event.timestamp, cut=cut, memory=self.memory
             )
-            for member, attempt in self.expired.get(group, ()):
-                found.expire(member, attempt, event.timestamp)
+            if (said := self.endings.said.get(group)) is not None:
+                for member, attempt in said.expired:
+                    found.expire(member, attempt)
+                if said.void_below is not None:
+                    self._void[group] = said.void_below
         return found
 
-    def end(self, group: str, as_of: int) -> None:
-        """The group has its final event."""
-        self.ended[group] = as_of
-        if (pending := self.groups.pop(group, None)) is not None:
-            pending.let_go()
+    def close_void(self) -> list[PendingGroup]:
+        """Groups whose final event became void, once all that it had looked at is folded: until then nobody judges
+        them, and then nobody is asked for their open members, which the shard has forgotten."""
+        ripe = [group for group, below in self._void.items() if below <= self.next_offset]
+        for group in ripe:
+            del self._void[group]
+        found = [self.groups[group] for group in ripe if group in self.groups]
+        for pending in found:
+            pending.closed = True
+        return found
+
+    def end(self, group: str) -> None:
+        """The group gets its final event, or has it: nothing more is folded of it. Until its step is closed it holds
+        the low watermark."""
+        pending = self.groups.pop(group, None)
+        if pending is None:
+            return
+        pending.let_go()
+        if group not in self.endings:
+            self.endings.ending[group] = Ending(pending.offset)
+
+    def marks(self, ended: Collection[str] = ()) -> PartitionMarks:
+        """The watermarks once these groups have ended and all that was committed before has."""
+        waiting = [(pending.offset, group) for group, pending in self.groups.items()]
+        waiting += [(ending.first, group) for group, ending in self.endings.ending.items()]
+        low, first = min(((at, g) for at, g in waiting if g not in ended), default=(self.next_offset, None))
+        return PartitionMarks(
+            low=low,
+            first=first,
+            seeds=self.endings.first_seed(ended),
+            events=self.endings.first_event(ended),
+            chunk=self.endings.chunk,
+            oldest_chunk=self.endings.oldest,
+        )
 
     @property
     def low_watermark(self) -> int:
         """Nothing before this offset is unresolved."""
-        return min((pending.offset for pending in self.groups.values()), default=self.next_offset)
+        return self.marks().low

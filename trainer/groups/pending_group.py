@@ -41,14 +41,12 @@ class PayloadBytes:
 class PendingGroup:
     """A group that hasn't ended. `offset` and `timestamp` are of its first record, `touched` the newest timestamp.
 
-    `tries` counts how often each member expired; `asked_at` is the partition's time when one was asked for again last.
-    `unread` are members that stand by the word of their headers: their values are read before anything is decided that
-    is written. `env` is its environment, `named_by` the first member whose record says it. `aborted` are the members
-    whose prefix may be resumed, `just_aborted` those that nobody looked at since. `drawn` while a batch holds it: what
-    comes then is folded, and counts only if the batch goes back. `closed`: nobody is asked for anything more, since it
-    had ended once on a timeline that was left; what isn't there is cancelled. `cut`: records of it may have been
-    deleted, so why a member is missing is unknown. `stirred`: something was said of a member that was complete before.
-    `memory` counts the payloads, which `keep` and `let_go` alone add and remove.
+    `tries` counts how often each member expired. `drawn` while a batch holds it: what comes then is folded, and counts
+    only if the batch goes back. `cut`: records of it may have been deleted, so why a member is missing is unknown.
+    `closed`: nobody is asked for anything more, since it had ended once on a timeline that was left; what isn't there
+    is cancelled. `unread` are members that stand by the word of their headers: their values are read before anything is
+    decided that is written. `stirred`: something was said of a member that was complete before. `memory` counts the
+    payloads, which `keep` and `let_go` alone add and remove.
     """
 
     group: Group
@@ -60,14 +58,9 @@ class PendingGroup:
     payloads: dict[int, Payload] = field(default_factory=dict[int, Payload])
     unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
     tries: dict[int, int] = field(default_factory=dict[int, int])
-    env: str | None = None
-    named_by: int | None = None
-    asked_at: int | None = None
-    aborted: set[int] = field(default_factory=set[int])
-    just_aborted: list[int] = field(default_factory=list[int])
-    closed: bool = False
     drawn: bool = False
     cut: bool = False
+    closed: bool = False
     stirred: bool = False
     memory: PayloadBytes = field(default_factory=PayloadBytes)
     _complete: int = 0
@@ -84,10 +77,21 @@ class PendingGroup:
         return self._complete.bit_count()
 
     @property
+    def complete_members(self) -> list[int]:
+        """Those members by offset, as `Group.complete_members` says them."""
+        members, bits = self.group.members, self._complete
+        found = [
+            (record.handle.offset, i)
+            for i in range(bits.bit_length())
+            if bits >> i & 1 and (record := members[i].record) is not None
+        ]
+        return [i for _, i in sorted(found)]
+
+    @property
     def resolved(self) -> bool:
-        """True once every member is resolved, as `Group.resolved` says it."""
+        """True once every member is resolved, as `Group.resolved` says it; in a closed group open ones are, too."""
         everybody = (1 << self.group.size) - 1
-        return everybody > 0 and self._resolved & everybody == everybody
+        return everybody > 0 and (self.closed or self._resolved & everybody == everybody)
 
     def may_announce(self, slot: Slot) -> bool:
         """True where a record can be taken by its headers, and be taken back: nothing else was said of its member, and
@@ -100,7 +104,6 @@ class PendingGroup:
         """Fold a record by its headers."""
         member = fact.slot.member
         self.group.admit(Shape.of(fact.slot), member, fact.record)
-        self._name(fact.slot)
         self.unread[member] = fact if keep else replace(fact, event=None)
         self.memory.held += self.unread[member].held
         self._look(member)
@@ -118,10 +121,6 @@ class PendingGroup:
         at all."""
         self.forget(slot.member)
         self.group.withdraw(slot.member, slot.attempt)
-        if self.named_by == slot.member:
-            self.env = self.named_by = None
-            for other in (*self.unread.values(), *self.payloads.values()):
-                self._name(other.slot)
         if rejected is not None:
             self.reject(slot, rejected)
         self._look(slot.member)
@@ -137,17 +136,12 @@ class PendingGroup:
         return disposition
 
     def _hold(self, rollout: Rollout, payload: Payload | None) -> None:
-        """Keep what a record sampled, unless it expired before it came; the payload of a completed one."""
+        """Keep what a completed record sampled, unless it expired before it came."""
         slot = rollout.slot
-        self._name(slot)
-        if rollout.status is not Status.FAILED and slot.attempt > self.group.member(slot.member).expired:
+        if rollout.status is Status.COMPLETED and slot.attempt > self.group.member(slot.member).expired:
             self.tokens[slot.member] = MemberTokens.of(slot.member, slot.attempt, rollout.trajectory)
-            if payload is not None and rollout.status is Status.COMPLETED:
+            if payload is not None:
                 self.keep(slot.member, payload)
-
-    def _name(self, slot: Slot) -> None:
-        if self.env is None and slot.env is not None:
-            self.env, self.named_by = slot.env, slot.member
 
     def reject(self, slot: Slot, rejected: Rejected) -> None:
         """Fold a bad record whose headers could be read."""
@@ -173,11 +167,10 @@ class PendingGroup:
         self.forget(member)
         self._look(member)
 
-    def expire(self, member: int, attempt: int, at: int) -> None:
-        """Fold an attempt that expired at that time of the partition, once."""
+    def expire(self, member: int, attempt: int) -> None:
+        """Fold an expired attempt, once."""
         if self.group.expire(member, attempt) is Disposition.TAKEN:
             self.tries[member] = self.tries.get(member, 0) + 1
-            self.asked_at = max(at, self.asked_at or 0)
             if member in self.tokens and self.tokens[member].attempt <= attempt:
                 self.forget(member)
             self._look(member)
@@ -211,12 +204,12 @@ class PendingGroup:
         """Count anew how a member stands, after something was said of it."""
         bit, member = 1 << index, self.group.members.get(index)
         self.stirred |= bool(self._complete & bit)
-        complete = member is not None and member.record is not None and member.complete
-        self._complete = self._complete | bit if complete else self._complete & ~bit
-        if member is not None and member.status is MemberStatus.ABORTED:
-            self.aborted.add(index)
-            self.just_aborted.append(index)
-        else:
-            self.aborted.discard(index)
-        resolved = member is not None and member.resolved
-        self._resolved = self._resolved | bit if resolved else self._resolved & ~bit
+        self._complete, self._resolved = self._complete & ~bit, self._resolved & ~bit
+        if member is None:
+            return
+        status = member.status
+        if status is MemberStatus.COMPLETED and member.reward is not None:
+            self._complete |= bit
+            self._resolved |= bit
+        elif status in (MemberStatus.FAILED, MemberStatus.CANCELLED):
+            self._resolved |= bit

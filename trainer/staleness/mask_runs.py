@@ -47,14 +47,17 @@ def mask_of(spans: Spans, length: int) -> Bools:
     ends = spans[:, 0] + spans[:, 1]
     if len(spans) and int(ends[-1]) > length:
         raise ValueError(f"a span ends at {int(ends[-1])} of {length} tokens")
-    steps = np.zeros(length + 1, np.int8)
-    steps[spans[:, 0]] += 1
-    steps[ends] -= 1
-    return np.cumsum(steps[:-1], dtype=np.int8).astype(np.bool_)
+    counts = np.empty(2 * len(spans) + 1, np.int64)  # of tokens that don't and do, by turns
+    counts[1::2] = spans[:, 1]
+    counts[0] = spans[0, 0] if len(spans) else length
+    counts[2::2] = np.r_[spans[1:, 0], length][: len(spans)] - ends
+    return np.repeat(np.arange(len(counts)) % 2 == 1, counts)
 
 
 def tokens_in(spans: Spans) -> int:
     """Tokens that the spans hold."""
+    if len(spans) < 2:  # as they mostly are
+        return int(spans[0, 1]) if len(spans) else 0
     return int(spans[:, 1].sum())
 
 

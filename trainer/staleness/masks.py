@@ -1,15 +1,20 @@
 """Which response tokens of a member train: those that are young enough, and that its producer keeps in the loss
 (design/staleness#masks).
 
-Guarantees: pure; a mask is made only where the producer gave one, else runs of tokens suffice. Leaves out: what follows
+Guarantees: pure; whole columns of all members of a group at a time; a mask is made only where the producer gave one,
+else runs of tokens suffice. Leaves out: what follows
 for the member (`rule`), and how spans are kept (`mask_runs`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 
-from rolloutlog.contract.record.segments import I64
+from rolloutlog.contract.record.segments import I64, Runs
 from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, everything, spans_of, spans_of_runs
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
@@ -27,3 +32,34 @@ def trained_spans(member: MemberTokens, fresh: Bools) -> Spans:
     if member.loss_mask is not None:
         return spans_of(member.loss_mask & np.repeat(fresh, member.runs.lengths))
     return everything(member.response_tokens) if fresh.all() else spans_of_runs(member.runs.lengths, fresh)
+
+
+def runs_together(runs: Sequence[Runs]) -> Runs:
+    """The runs of several members, one after another."""
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        return Runs(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
+    return Runs(
+        np.concatenate([each.timelines for each in runs]),
+        np.concatenate([each.versions for each in runs]),
+        np.concatenate([each.lengths for each in runs]),
+    )
+
+
+def over_each(ufunc: np.ufunc, values: I64 | Bools, counts: Sequence[int], empty: Any) -> list[Any]:
+    """A reduction over each member's runs, of which it has so many; `empty` where it has none."""
+    lengths = np.array(counts, np.int64)
+    found, some = np.full(len(lengths), empty, values.dtype), lengths > 0
+    if len(values):
+        found[some] = ufunc.reduceat(values, (np.cumsum(lengths) - lengths)[some])
+    return found.tolist()
+
+
+def spans_together(members: Sequence[MemberTokens], fresh: Bools) -> list[Spans]:
+    """Trained spans of each member, by which of all members' runs are fresh."""
+    if fresh.all() and all(member.loss_mask is None for member in members):
+        return [everything(member.response_tokens) for member in members]
+    bounds = np.cumsum([0, *(len(member.runs.lengths) for member in members)]).tolist()
+    parts = (fresh[start:end] for start, end in pairwise(bounds))
+    return [trained_spans(member, part) for member, part in zip(members, parts, strict=True)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +20,13 @@ from rolloutlog.contract.policies import History
 from rolloutlog.contract.record.segments import I64, Runs
 from rolloutlog.contract.settings import KeepAsBaseline, Staleness
 from rolloutlog.contract.vocabulary import Verdict
-from rolloutlog.trainer.staleness.mask_runs import NOTHING, Bools, tokens_in
-from rolloutlog.trainer.staleness.masks import fresh_runs, trained_spans
+from rolloutlog.trainer.staleness.mask_runs import NOTHING, Bools, Spans, tokens_in
+from rolloutlog.trainer.staleness.masks import fresh_runs, over_each, runs_together, spans_together
 from rolloutlog.trainer.staleness.verdicts import Cause, GroupVerdict, MemberTokens, MemberVerdict
 
 UNKNOWN_VERSION = -1
+NEVER = 1 << 62
+"""Above every version."""
 
 
 def threshold(allowed: int | None, sync_period: int) -> int | None:
@@ -90,38 +93,67 @@ def effective_versions(runs: Runs, history: History) -> tuple[I64, Bools]:
 
 
 def judge(members: Sequence[MemberTokens], step: int | None, history: History, rule: Rule) -> GroupVerdict:
-    """Judge a group's completed members for train step `step`; None: for its newest version + 1, so none is held."""
-    found = [effective_versions(member.runs, history) for member in members]
-    judged = (versions[m.judged_runs] for m, (versions, _) in zip(members, found, strict=True))
-    newest = max((int(versions.max()) for versions in judged if len(versions)), default=UNKNOWN_VERSION)
-    at = max(newest, 0) + 1 if step is None else step
-    return GroupVerdict(at, tuple(_judge(member, *ages, at, rule) for member, ages in zip(members, found, strict=True)))
+    """Judge a group's completed members for train step `step`; None: for its newest version + 1, so none is held.
 
-
-def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rule: Rule) -> MemberVerdict:
+    All members' runs are looked at together, whole columns at a time.
+    """
+    versions, abandoned = effective_versions(runs_together([member.runs for member in members]), history)
     known = versions != UNKNOWN_VERSION
-    spans = trained_spans(member, fresh_runs(versions, known, step, rule.token))
-    own = member.judged_runs  # policies of agents that don't train make nothing stale
-    versions, known, abandoned = versions[own], known[own], abandoned[own]
-    oldest = int(versions[known].min()) if known.any() else None
-    newest = int(versions.max()) if known.any() else None
+    ages = _ages(members, versions, known, abandoned)
+    newest = max((age.newest for age in ages if age.newest is not None), default=UNKNOWN_VERSION)
+    at = max(newest, 0) + 1 if step is None else step
+    fresh = fresh_runs(versions, known, at, rule.token)
+    spans = spans_together(members, fresh)
+    return GroupVerdict(at, tuple(_judge(*facts, at, rule) for facts in zip(members, ages, spans, strict=True)))
+
+
+class _Age(NamedTuple):
+    """What the judged runs of a member say; `runs` is how many there are."""
+
+    runs: int
+    oldest: int | None
+    newest: int | None
+    known: bool
+    abandoned: bool
+
+
+def _ages(members: Sequence[MemberTokens], versions: I64, known: Bools, abandoned: Bools) -> list[_Age]:
+    """Ages by the runs of agents that train: policies of others make nothing stale."""
+    own = [np.ones(len(m.runs.lengths), np.bool_) if m.judged is None else m.judged for m in members]
+    counts = [len(each) for each in own]
+    if any(member.judged is not None for member in members):
+        judged = np.concatenate(own)
+        versions, known, abandoned = versions[judged], known[judged], abandoned[judged]
+        counts = [int(each.sum()) for each in own]
+    oldest = over_each(np.minimum, np.where(known, versions, NEVER), counts, NEVER)
+    newest = over_each(np.maximum, versions, counts, UNKNOWN_VERSION)
+    all_known = over_each(np.logical_and, known, counts, True)
+    any_abandoned = over_each(np.logical_or, abandoned, counts, False)
+    return [
+        _Age(n, None if old == NEVER else old, None if new == UNKNOWN_VERSION else new, knows, left)
+        for n, old, new, knows, left in zip(counts, oldest, newest, all_known, any_abandoned, strict=True)
+    ]
+
+
+def _judge(member: MemberTokens, age: _Age, spans: Spans, step: int, rule: Rule) -> MemberVerdict:
     # An empty response has nothing to be old (decisions/staleness#45); one of unknown policies has no age.
-    staleness = step - oldest - 1 if oldest is not None else (None if len(versions) else 0)
+    staleness = step - age.oldest - 1 if age.oldest is not None else (None if age.runs else 0)
+    may_train = member.may_train
     cause = _cause(
         rule,
         staleness,
-        unknown=not known.all(),
-        abandoned=bool(abandoned.any()),
-        nothing_left=bool(member.may_train) and not len(spans),
+        unknown=not age.known,
+        abandoned=age.abandoned,
+        nothing_left=may_train > 0 and not len(spans),
     )
     if cause is not None:
         spans, verdict = NOTHING, _failed_verdict(cause, rule)
-    elif not member.may_train:
+    elif not may_train:
         verdict = Verdict.EXEMPT
-    elif not known.all():
+    elif not age.known:
         verdict = Verdict.UNKNOWN
     else:
-        verdict = Verdict.FRESH if tokens_in(spans) == member.may_train else Verdict.PARTLY
+        verdict = Verdict.FRESH if tokens_in(spans) == may_train else Verdict.PARTLY
     return MemberVerdict(
         member=member.member,
         attempt=member.attempt,
@@ -130,8 +162,8 @@ def _judge(member: MemberTokens, versions: I64, abandoned: Bools, step: int, rul
         response_tokens=member.response_tokens,
         mask_runs=spans,
         cause=cause,
-        oldest=oldest,
-        newest=newest,
+        oldest=age.oldest,
+        newest=age.newest,
     )
 
 

@@ -25,7 +25,8 @@ from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.stream.loading import load
-from rolloutlog.trainer.stream.opening import Parts, Start, first_step
+from rolloutlog.trainer.stream.opening import Parts
+from rolloutlog.trainer.stream.starting import Start, first_step
 from rolloutlog.trainer.stream.starvation import StarvationClock, no_policy, starved
 from rolloutlog.trainer.stream.step_recorder import StepRecorder
 

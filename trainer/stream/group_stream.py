@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from rolloutlog.contract.errors import NotOpen, SettingsError
@@ -29,7 +29,8 @@ from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
 from rolloutlog.trainer.stream.batch_reader import BatchReader, Wish
-from rolloutlog.trainer.stream.opening import Parts, Start, open_parts
+from rolloutlog.trainer.stream.opening import Parts, open_parts
+from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.stream.step_recorder import StepOutcome, StepRecorder
 
 
@@ -124,27 +125,41 @@ class GroupStream:
         *,
         publish: str | None = None,
         digest: str | None = None,
+        checkpoint: str | None = None,
+        checkpoint_digest: str | None = None,
         without: Mapping[str, DropReason] | None = None,
     ) -> Coroutine[Any, Any, StepReport]:
         """Record that a batch was trained, in one transaction with the unwritten events and, given `publish`, the
-        policy.
+        policy, and, given `checkpoint`, that the state after it was saved.
 
-        `publish` is where the weights lie, `digest` theirs; groups in `without` weren't trained, for that reason. It is
+        `publish` is where the weights lie, `digest` theirs; `checkpoint` where the file of `state_dict(batch)` and of
+        all else lies, `checkpoint_digest` its own; groups in `without` weren't trained, for that reason. It is
         told from this call on, and goes on though the caller is cancelled: to call it again is to hear how it ended.
         Batches are told in the order in which they were drawn. Raises ValueError for one that was told before, or isn't
         lent any more; Fenced where another trainer has started, and says whether the step is on the log; ClientFailed
         where nobody can know that, and then the stream has ended. After any other error nothing was written.
         """
-        return self._open().recorder.tell(batch, StepOutcome(publish, digest, dict(without or {})))
+        saved = None if checkpoint is None else (checkpoint, checkpoint_digest)
+        return self._open().recorder.tell(batch, StepOutcome(publish, digest, saved, dict(without or {})))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where a trainer that starts here would go on: timeline, next step, and the low watermark per partition."""
-        assemblies = self._parts.intake.assemblies
-        return {
-            "timeline": self._parts.history.timeline,
-            "step": self.step,
-            "low": {number: assembly.low_watermark for number, assembly in assemblies.items()},
-        }
+    def state_dict(self, batch: Batch | None = None) -> dict[str, Any]:
+        """What a checkpoint file holds of the stream: the run, and the timeline and step that the state is of, which is
+        the last step, or that of a `batch` which is about to be told with `checkpoint`.
+
+        `partitions` says where things stand; a resume reads the log's own word.
+        """
+        parts = self._parts
+        assemblies = parts.intake.assemblies.values()
+        step = batch.step if batch else min(assembly.endings.closed for assembly in assemblies)
+        marks = [assembly.marks().model_dump() for assembly in assemblies]
+        return {"run": self._settings.run_id, "timeline": parts.history.timeline, "step": step, "partitions": marks}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resume from the checkpoint of this state, as `Start(resume=state)` does. Raises RuntimeError once the stream
+        is open."""
+        if self._opened is not None:
+            raise RuntimeError("load_state_dict is for before the stream is opened")
+        self._start = replace(self._start, resume=dict(state))
 
     @property
     def _parts(self) -> Parts:

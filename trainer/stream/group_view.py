@@ -24,9 +24,12 @@ from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.group_row import group_row
-from rolloutlog.trainer.stream.group_history import read_group_history
+from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.stream.group_history import GroupHistory, read_group_history
 from rolloutlog.trainer.stream.intake import Budget, Intake
-from rolloutlog.trainer.stream.opening import Start, assemblies_of, cut_below, first_step
+from rolloutlog.trainer.stream.opening import cut_below
+from rolloutlog.trainer.stream.restoring import read_rejected
+from rolloutlog.trainer.stream.starting import Start, first_step
 
 NO_PAYLOADS = Budget(0, 0)
 
@@ -49,13 +52,15 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
             history.start(history.next_timeline(), None, 0)
             history.publish(Policy(history.timeline, 0))
         ended = await read_group_history(connection, history, range(count))
+        rejected = await read_rejected(connection, {})
         at = first_step(Start(step=step), history, ended.last_step)
         blobs = store_of(run.fit(settings))
         stops = await ends(connection, [Topic.ROLLOUTS])
         for number in range(count):
-            assemblies = assemblies_of(ended, count, keep_ended=True, prefix=prefix)
             place = (Topic.ROLLOUTS, number)
-            assemblies[number].cut_below = cut_below(number, stops[place])
+            assembly = assembly_of(ended, number, prefix)
+            assembly.cut_below = cut_below(number, stops[place]) if stops[place].first else 0
+            assemblies = {other: assembly if other == number else Assembly(other) for other in range(count)}
             async with Tail(connection, {place: 0}, known={place: stops[place]}) as tail:
                 intake = Intake(
                     tail=tail,
@@ -63,7 +68,7 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
                     assemblies=assemblies,
                     blobs=blobs,
                     budget=NO_PAYLOADS,
-                    rejected_before=ended.rejected_before,
+                    rejected_before=rejected,
                 )
                 while await intake.behind({number: stops[place].stable}):
                     await intake.read(500)
@@ -73,6 +78,17 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
                 yield group_row(
                     pending, dispatch if final is None else recorded.of(final), at, assemblies[number].time.now, final
                 )
+
+
+def assembly_of(recorded: GroupHistory, partition: int, prefix: str = "") -> Assembly:
+    """An assembly that folds ended groups too, up to where they ended, and knows what expired."""
+    made = Assembly(partition, shown={group: final.as_of for group, final in recorded.finals.items()}, prefix=prefix)
+    for group, expired in recorded.expired.items():
+        for one in expired:
+            made.endings.expire(group, one.member, one.attempt, 0)
+    for group, as_of in recorded.void.items():
+        made.endings.void(group, as_of, 0)
+    return made
 
 
 @dataclass(slots=True)

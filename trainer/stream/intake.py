@@ -83,6 +83,8 @@ class Intake:
             kept = held < 2 * self.budget.payload_bytes
             held += len(event.value or b"") if kept else 0
             await self._fold(event, kept)
+        for assembly in self.assemblies.values():
+            self.changed.update((assembly.partition, pending.id) for pending in assembly.close_void())
         return len(events)
 
     async def position(self, partition: int) -> int:

@@ -9,16 +9,20 @@ tells that batch again hears how it ended. Leaves out: what a failed write means
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.kafka.client.failures import retrieve_exception
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.closing import Closing, closing_of
 from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.step_events import step_events
@@ -31,11 +35,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True, frozen=True)
 class StepOutcome:
-    """What came of a batch: where the weights lie that it made, if they go out, their digest, and which of its groups
-    weren't trained, with the reason."""
+    """What came of a batch: where the weights lie that it made, if they go out, their digest, where the state after it
+    lies, if it was saved, with its digest, and which of its groups weren't trained, with the reason."""
 
     publish: str | None = None
     digest: str | None = None
+    checkpoint: tuple[str, str | None] | None = None
     without: Mapping[str, DropReason] = field(default_factory=dict[str, DropReason])
 
 
@@ -111,14 +116,25 @@ class StepRecorder:
     async def _write_step(
         self, kept: Batch, left_out: UnwrittenEvents, outcome: StepOutcome, policy: Policy | None
     ) -> StepReport:
-        parts, notes = self._parts, self._parts.sampler.unwritten.take()
+        parts = self._parts
+        await parts.seeds.advance()
+        notes = parts.sampler.unwritten.take()
         told = replace(notes, dropped=[*notes.dropped, *left_out.dropped])
         report = StepReport.of(kept, told)
+        closing = self._closing(told, [group.final for group in kept.groups], step=kept.closes)
         events = step_events(
-            kept, told, policy, run=self._run, now=now_ms(), uri=outcome.publish, digest=outcome.digest
+            kept,
+            told,
+            policy,
+            closing,
+            run=self._run,
+            now=now_ms(),
+            uri=outcome.publish,
+            digest=outcome.digest,
+            checkpoint=outcome.checkpoint,
         )
         try:
-            await parts.writer.write(events)
+            await self._write(events, closing)
         except BaseException:
             parts.sampler.unwritten.put_back(notes)
             raise
@@ -131,16 +147,28 @@ class StepRecorder:
         async with self._parts.writer.turn:
             notes = self._parts.sampler.unwritten.take()
             try:
-                await self._parts.writer.write(notes.events(now_ms()))
+                await self._write(notes.events(now_ms()), self._closing(notes, (), step=None))
             except BaseException:
                 self._parts.sampler.unwritten.put_back(notes)
                 raise
             self.written.add(notes)
 
+    def _closing(self, notes: UnwrittenEvents, trained: Sequence[GroupFinal], *, step: int | None) -> Closing:
+        assemblies, timeline = self._parts.intake.assemblies, self._parts.history.timeline
+        return closing_of(assemblies, [*notes.dropped, *trained], notes.expired, timeline=timeline, step=step)
+
+    async def _write(self, events: list[Outgoing], closing: Closing) -> None:
+        """In one transaction; what it closes counts from its commit on."""
+        written = await self._parts.writer.write(events)
+        name = self._parts.connection.names.topic(Topic.GROUP_EVENTS)
+        last = {one.partition: one.offset for one in written if one.topic == name}
+        closing.committed(self._parts.intake.assemblies, last)
+
     def _policy(self, batch: Batch, outcome: StepOutcome) -> Policy | None:
-        if outcome.publish is None:
+        if outcome.publish is None and outcome.checkpoint is None:
             return None
         history = self._parts.history
         if batch.step is None or not history.started:
-            raise SettingsError("weights can't be published over imported policies: no timeline was started")
-        return Policy(history.timeline, batch.step)
+            what = "weights can't be published" if outcome.publish else "there are no checkpoints"
+            raise SettingsError(f"{what} over imported policies: no timeline was started")
+        return None if outcome.publish is None else Policy(history.timeline, batch.step)

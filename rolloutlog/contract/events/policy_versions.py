@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rolloutlog.contract.events.event import Event, Outgoing, outgoing
 from rolloutlog.contract.events.validation import read_attributes, read_json
+from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import History, Policy, PolicyNumber
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, RejectReason
-from rolloutlog.contract.watermarks import Watermarks
 from rolloutlog.contract.wire.rejection import Rejected, problem_of
 
 

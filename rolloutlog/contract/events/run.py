@@ -17,12 +17,12 @@ from pydantic import ValidationError
 
 from rolloutlog.contract.events.event import Event, Outgoing, outgoing
 from rolloutlog.contract.events.validation import read_attributes, read_json
+from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.settings import Settings, TrainerSettings, settings_digest
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trainer_settings import trainer_digest
 from rolloutlog.contract.vocabulary import EventType, RejectReason
-from rolloutlog.contract.watermarks import Watermarks
 from rolloutlog.contract.wire.rejection import HOSTILE, Rejected, fault_of
 
 DECLARATION = "run"

@@ -98,6 +98,30 @@ class Trajectory:
         """Parent of each node, -1 for roots."""
         return cast("list[int]", self.nodes[:, PARENT].tolist())
 
+    def as_nodes(self) -> list[Node]:
+        """Its nodes, from which `build` makes the same columns: how a resumed attempt carries its prefix."""
+        made: list[Node] = []
+        token = sampled = segment = 0
+        for (parent, tokens, kept, segments, agent), said in zip(
+            self.nodes.tolist(), self.record["nodes"], strict=True
+        ):
+            facts = dict(said)
+            made.append(
+                Node(
+                    message=facts.pop("message", None),
+                    parent=parent,
+                    sampled=bool(facts.pop("sampled", False)),
+                    token_ids=self.token_ids[token : token + tokens],
+                    mask=self.mask[token : token + tokens],
+                    logprobs=self.logprobs[sampled : sampled + kept],
+                    segments=[(t, v, o) for t, v, o in self.segments[segment : segment + segments].tolist()],
+                    agent=agent,
+                    facts=facts,
+                )
+            )
+            token, sampled, segment = token + tokens, sampled + kept, segment + segments
+        return made
+
     @property
     def branches(self) -> list[list[int]]:
         """Root-to-leaf paths, in leaf order."""

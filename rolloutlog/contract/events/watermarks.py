@@ -21,7 +21,7 @@ W = TypeVar("W", bound="Watermarks")
 class PartitionMarks(BaseModel):
     """One partition number of the three topics. On `rollouts` nothing below `low` is unresolved, and `first` is the
     group whose first record lies there, None where none is open; on `seeds` every group whose origin seed lies below
-    `seeds` has ended; on `group-events` a start needs nothing below `events` but chunks, the newest of which is
+    `seeds` has ended; on `group-events` a start needs nothing below `events` but chunks, from `oldest_chunk` to
     `chunk`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -30,6 +30,7 @@ class PartitionMarks(BaseModel):
     seeds: Counted
     events: Counted
     chunk: Counted | None = None
+    oldest_chunk: Counted | None = None
     first: str | None = None
 
 

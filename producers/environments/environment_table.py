@@ -1,0 +1,74 @@
+"""The environments of a worker, chosen by each seed's `env` (design/live-loop#environments).
+
+Guarantees: found by entry point `rolloutlog.environments` or given by name; one that isn't here is a typed error that
+lists those that are. Leaves out: what they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.producers.environments.task_conversation import TaskConversation
+from rolloutlog.producers.environments.task_environment import TaskEnvironment
+from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.environment import Dispatch, Environment, load
+
+GROUP = "rolloutlog.environments"
+_METHODS = ("tasks", "prompt", "restore", "limit", "reply", "score")
+
+
+class EnvironmentTable:
+    """Makes rollouts in any of its environments: what a worker is given."""
+
+    def __init__(self, environments: Iterable[TaskEnvironment[Any]]) -> None:
+        self._environments = {environment.name: environment for environment in environments}
+
+    def of(self, name: str) -> TaskEnvironment[Any]:
+        """The environment of that name. Raises SettingsError."""
+        if name not in self._environments:
+            known = ", ".join(sorted(self._environments)) or "none"
+            raise SettingsError(f"this worker has no environment {name!r}", f"it has {known}")
+        return self._environments[name]
+
+    async def rollout(self, dispatch: Dispatch, engine: Engine | None) -> Trajectory:
+        """One attempt of one member. Raises SettingsError, Refused and Paused."""
+        if engine is None:
+            raise SettingsError("a conversation needs an engine", "give --engine")
+        return await TaskConversation(self.of(dispatch.seed.env), engine, dispatch).run()
+
+
+def environments_of(named: Sequence[str]) -> Environment:
+    """What a worker makes rollouts in: an object `module:name` that does so itself, alone; else task environments,
+    each `module:name` or installed. Raises SettingsError."""
+    objects: list[Any] = [load(name) if ":" in name else installed_environment(name) for name in named]
+    if len(objects) == 1 and callable(getattr(objects[0], "rollout", None)):
+        return objects[0]
+    for name, made in zip(named, objects, strict=True):
+        if missing := [method for method in _METHODS if not callable(getattr(made, method, None))]:
+            raise SettingsError(
+                f"{name!r} has no method {missing[0]}",
+                "several environments are task environments each (docs/run-workers.md); one alone may have `rollout`",
+            )
+    return EnvironmentTable(objects)
+
+
+def installed_environment(name: str) -> TaskEnvironment[Any]:
+    """An installed environment, made with its defaults. Raises SettingsError."""
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise SettingsError(f"no environment {name!r} is installed (entry points {GROUP})", f"there are {known}")
+    return _made(found[name])
+
+
+def _made(point: EntryPoint) -> TaskEnvironment[Any]:
+    try:
+        return point.load()()
+    except (Exception, SystemExit) as error:  # it is foreign code, which may also leave the program
+        raise SettingsError(
+            f"the environment {point.name!r} can't be loaded: {type(error).__name__}: {error}"
+        ) from error

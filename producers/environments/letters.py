@@ -1,0 +1,35 @@
+"""What the small environments share: words by chance, a graded score, and the last answer.
+
+Guarantees: words are a function of the seed; a score is the share of places that are right, so that there is something
+to learn before everything is. Leaves out: the environments.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from rolloutlog.contract.record.node import Message
+
+ALPHABET = "abcdefgh"
+ASK = "="
+"""Ends a prompt."""
+
+
+def words(seed: int, size: int, salt: str, alphabet: str = ALPHABET) -> Iterator[str]:
+    """Words of that size, without end."""
+    chance = random.Random(f"{salt}/{seed}")
+    while True:
+        yield "".join(chance.choices(alphabet, k=size))
+
+
+def share_right(answer: str, expected: str) -> float:
+    """Places at which the answer is right, of the longer one's."""
+    longest = max(len(answer), len(expected), 1)
+    return sum(a == b for a, b in zip(answer, expected, strict=False)) / longest
+
+
+def last_answer(messages: Sequence[Message]) -> str:
+    """Text of the last message that the policy said; nothing where it said none."""
+    said = (message.get("content") for message in reversed(messages) if message.get("role") == "assistant")
+    return str(next(said, "") or "")

@@ -1,0 +1,78 @@
+"""A lookup by tool, in two turns: the first letter that is said calls the tool, which shows a word; say the word.
+
+Guarantees: the call is forced, as the first turn is one letter whatever it is (an optional one is never learned); the
+tool answers at once from the task's table; the reward is the share of right characters of the word that the task's key
+stands for. After a tool's answer it can stand again, so *continue* may seed from there. Leaves out: wrong calls: every
+letter has a word.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rolloutlog.contract.record.node import Message
+from rolloutlog.producers.environments.letters import ALPHABET, ASK, last_answer, share_right, words
+from rolloutlog.producers.environments.task_environment import Reply, Task
+
+
+@dataclass(slots=True)
+class LookupState:
+    """Where a lookup stands: whether the tool was called, and which word each letter has."""
+
+    task: Task
+    called: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Lookup:
+    """Words of `size` letters."""
+
+    size: int = 4
+
+    @property
+    def name(self) -> str:
+        """As seeds name it."""
+        return "lookup"
+
+    def tasks(self, seed: int) -> Iterator[Task]:
+        """A key, and a word for each letter."""
+        chance, all_words = random.Random(f"keys/{seed}"), words(seed, self.size, self.name)
+        number = 0
+        while True:
+            table = {letter: next(all_words) for letter in ALPHABET}
+            yield {"key": f"{seed}-{number}", "letter": chance.choice(ALPHABET), "table": table}
+            number += 1
+
+    def prompt(self, task: Task) -> list[Message]:
+        """The letter to look up."""
+        return [{"role": "user", "content": f"{task['letter']}{ASK}"}]
+
+    def restore(self, task: Task, messages: Sequence[Message]) -> LookupState:
+        """The tool was called once its answer is there."""
+        return LookupState(task, any(message.get("role") == "tool" for message in messages))
+
+    def limit(self, state: LookupState) -> int | None:
+        """One letter for the call, then a word."""
+        return self.size if state.called else 1
+
+    def reply(self, state: LookupState, answer: str) -> Reply:
+        """The tool's answer to the call; nothing after the word."""
+        if state.called:
+            return Reply()
+        state.called = True
+        call = {
+            "id": "call-0",
+            "type": "function",
+            "function": {"name": "look", "arguments": f'{{"letter": "{answer}"}}'},
+        }
+        shown = state.task["table"].get(answer, "")
+        return Reply(
+            messages=[{"role": "tool", "tool_call_id": "call-0", "content": f"{shown}{ASK}"}], tool_calls=[call]
+        )
+
+    def score(self, task: Task, messages: Sequence[Message]) -> float:
+        """Share of right characters of the key's word."""
+        said = last_answer(messages) if self.restore(task, messages).called else ""
+        return share_right(said, task["table"][task["letter"]])

@@ -1,0 +1,191 @@
+"""A start costs what is open: from the watermarks of the last live step (design/trainer#watermarks)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch
+from rolloutlog.contract.events.watermarks import Watermarks
+from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.kafka.live_watermarks import read_live_watermarks
+from rolloutlog.trainer.groups import ended_groups
+from rolloutlog.trainer.stream.group_stream import GroupStream
+from rolloutlog.trainer.stream.starting import Start
+from tests.producers.log import until
+from tests.trainer.desk import rollout
+from tests.trainer.log import Log
+from tests.trainer.test_cut_log import cut
+from tests.trainer.test_stream import drained, group, names, with_trainer
+
+pytestmark = pytest.mark.broker
+
+
+def own(settings: Settings, **trainer: Any) -> Settings:
+    """One partition, a group a step."""
+    changed = settings.model_dump(mode="json")
+    changed["topics"]["partitions"] = 1
+    return with_trainer(Settings.model_validate(changed), batch_groups=1, **trainer)
+
+
+async def made(settings: Settings, **trainer: Any) -> Log:
+    log = Log(own(settings, **trainer))
+    await log.create()
+    return log
+
+
+async def marks_of(log: Log) -> Watermarks:
+    found = await read_live_watermarks(log.connection)
+    assert found is not None
+    return found
+
+
+async def steps(stream: GroupStream, log: Log, *numbers: int, checkpoint: bool = False) -> None:
+    """Train the groups of these steps, one each, and publish."""
+    for step in numbers:
+        await log.write(*group(f"g{step}", step - 1))
+        batch = await anext(stream.batches())
+        assert batch.step == step
+        where = f"file:///{step}" if checkpoint else None
+        await stream.trained(batch, publish=f"s3://w/{step}", checkpoint=where, checkpoint_digest=where and f"d{step}")
+
+
+async def test_a_step_closes_with_its_watermarks_and_a_start_reads_from_them(settings: Settings) -> None:
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        await steps(stream, log, 1, 2)
+        await log.write(rollout(0, 2, group=id_of("open")))
+        await steps(stream, log, 3)
+    found = await marks_of(log)
+    assert (found.timeline, found.step) == (0, 3)
+    assert (found.partitions[0].low, found.partitions[0].first) == (4, id_of("open"))
+    await log.write(rollout(1, 2, group=id_of("open")))
+    async with GroupStream(log.settings) as stream:
+        assert stream._parts.intake.assemblies[0].next_offset == 4, "nothing below the low watermark is read"
+        assert stream.step == 4
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("open")}]
+    assert (await marks_of(log)).partitions[0].first is None
+
+
+async def test_late_records_of_ended_groups_stay_late_after_a_start(settings: Settings) -> None:
+    """Ids answer for them, whether a chunk has them or their final events."""
+    log = await made(settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ended_groups, "CHUNK", 2)
+        async with GroupStream(log.settings) as stream:
+            await steps(stream, log, 1, 2, 3, 4, 5)
+    chunks = [e for e in await log.read(Topic.GROUP_EVENTS) if e.headers.type == EventType.GROUPS_ENDED]
+    mark = (await marks_of(log)).partitions[0]
+    assert len(chunks) == 2
+    assert (mark.oldest_chunk, mark.chunk) == tuple(chunk.offset for chunk in chunks)
+    assert mark.events > chunks[0].offset, "final events that are in chunks aren't read again"
+    await log.write(*group("g1", 0, attempt=2), *group("g5", 0, attempt=2), *group("new", 4))
+    async with GroupStream(log.settings) as stream:
+        assert len(stream._parts.intake.assemblies[0].endings.ids) == 5
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("new")}]
+
+
+async def test_a_resume_reads_the_marks_of_its_checkpoint(settings: Settings) -> None:
+    """Its un-ended groups are drawn again, the ended ones never (design/trainer#timelines)."""
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        await steps(stream, log, 1, checkpoint=True)
+        await steps(stream, log, 2, 3)
+    async with GroupStream(log.settings, Start(resume="checkpoint")) as stream:
+        assert (stream.history.current, stream.step) == (Policy(1, 1), 2)
+        assert stream._parts.intake.assemblies[0].next_offset == 2
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("g2")}, {id_of("g3")}]
+    found = await marks_of(log)
+    assert (found.timeline, found.step, found.partitions[0].low) == (1, 3, 6)
+    live = [final.group for final in await log.finals() if final.timeline == 1 or final.step == 1]
+    assert sorted(live) == sorted(id_of(name) for name in ("g1", "g2", "g3"))
+
+
+async def test_a_start_after_a_resume_that_closed_no_step_goes_on_from_the_checkpoint(settings: Settings) -> None:
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        await steps(stream, log, 1, checkpoint=True)
+        await steps(stream, log, 2)
+    async with GroupStream(log.settings, Start(resume="checkpoint")):
+        pass
+    async with GroupStream(log.settings) as stream:
+        assert (stream.step, stream._parts.intake.assemblies[0].next_offset) == (2, 2)
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("g2")}]
+
+
+async def test_a_state_resumes_its_own_checkpoint_and_no_other(settings: Settings) -> None:
+    log = await made(settings)
+    with pytest.raises(NotFound, match="no checkpoint"):
+        async with GroupStream(log.settings, Start(resume="checkpoint")):
+            pass
+    async with GroupStream(log.settings) as stream:
+        await log.write(*group("g1"))
+        batch = await anext(stream.batches())
+        text = json.dumps(stream.state_dict(batch))
+        await stream.trained(batch, publish="s3://w/1", checkpoint="file:///1")
+        await steps(stream, log, 2)
+        untold = stream.state_dict()
+        with pytest.raises(RuntimeError, match="before"):
+            stream.load_state_dict(untold)
+    state = json.loads(text)
+    resumed = GroupStream(log.settings)
+    resumed.load_state_dict(state)
+    async with resumed:
+        assert (resumed.history.current, resumed.step) == (Policy(1, 1), 2)
+    refused = [(untold, NotFound), ({**state, "run": "another"}, RunMismatch), ({**state, "step": None}, NotFound)]
+    for bad, error in refused:
+        with pytest.raises(error):
+            async with GroupStream(log.settings, Start(resume=bad)):
+                pass
+
+
+async def test_records_that_were_deleted_above_a_watermark_are_refused_by_name(settings: Settings) -> None:
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        await log.write(rollout(0, 0, group=id_of("torn"), size=3), rollout(1, 0, group=id_of("torn"), size=3))
+        await steps(stream, log, 1)
+    await cut(log.connection, Topic.ROLLOUTS, 1)
+    with pytest.raises(RecordsDeleted, match=id_of("torn")) as caught:
+        async with GroupStream(log.settings):
+            pass
+    assert "offsets={0: 1" in (caught.value.hint or "")
+    await log.write(*group("whole", 1))
+    async with GroupStream(log.settings, Start(offsets={0: 1})) as stream:
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("whole")}]
+
+
+async def test_deletion_below_the_watermarks_is_no_matter(settings: Settings) -> None:
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        await steps(stream, log, 1, 2)
+    await cut(log.connection, Topic.ROLLOUTS, (await marks_of(log)).partitions[0].low)
+    await log.write(*group("next", 2))
+    async with GroupStream(log.settings) as stream:
+        assert not stream._parts.intake.assemblies[0].cut_below
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("next")}]
+
+
+async def test_drops_that_were_judged_for_a_later_step_are_void_after_a_resume(settings: Settings) -> None:
+    """What is written while the next batch is drawn ahead ends no group for the checkpoint of the step before."""
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        await log.write(*group("g1"))
+        batches, equal = stream.batches(ahead=True), id_of("equal")
+        first = await anext(batches)
+        await log.write(*(rollout(i, 0, group=equal, reward=1.0) for i in range(2)), *group("g2"))
+        await until(lambda: equal in stream._parts.intake.assemblies[0].endings)
+        await stream.trained(first, checkpoint="file:///1")
+    mark = (await marks_of(log)).partitions[0]
+    dropped = next(final for final in await log.finals() if final.group == equal)
+    assert dropped.step == 2
+    assert (mark.low, mark.first) == (2, equal)
+    async with GroupStream(log.settings, Start(resume="checkpoint")) as stream:
+        await drained(stream)
+    ends = [(final.timeline, final.step) for final in await log.finals() if final.group == equal]
+    assert ends == [(0, 2), (1, 2)]

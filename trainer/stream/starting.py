@@ -1,0 +1,133 @@
+"""How a trainer starts: on which timeline, at which step, and from which watermarks (design/trainer#timelines).
+
+Guarantees: a start that only goes on needs nothing but the log; a resume goes back to a checkpoint or a policy that is
+there, and is refused for another run's or an unknown one. Leaves out: reading the groups (`restoring`), and files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rolloutlog.contract.errors import NotFound, RunMismatch
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.policy_versions import PublishedPolicy, SavedCheckpoint
+from rolloutlog.contract.events.run import closed_steps, trainer_recorded
+from rolloutlog.contract.events.watermarks import Watermarks, newest_live
+from rolloutlog.contract.numbers import is_natural
+from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.read.policy_log import PolicyLog
+from rolloutlog.kafka.run_record import RunRecord
+from rolloutlog.trainer.dispatch.step_events import first_events, resumed_events
+from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
+
+CHECKPOINT = "checkpoint"
+
+
+@dataclass(slots=True, frozen=True)
+class Start:
+    """How a stream starts. `step`: the first train step (None: the one after the last on the log); `offsets` to read
+    from.
+
+    `payloads` False keeps no payload. `timeline` False starts none, for who publishes no weights; else a first start
+    does, unless the policies are imported ones. `weights` is where version 0 lies, `digest` theirs; with `resume` they
+    are those of the policy that it begins with, if they lie elsewhere than was said then.
+
+    `resume` goes back: to the newest checkpoint that is live ("checkpoint"), to the one of a `state_dict`, or to a
+    policy that was published. A new timeline begins with its weights, and the steps after it become void. A start that
+    only goes on after a stop or a crash needs none.
+    """
+
+    step: int | None = None
+    payloads: bool = True
+    timeline: bool = True
+    weights: str | None = None
+    digest: str | None = None
+    resume: Policy | Literal["checkpoint"] | Mapping[str, Any] | None = None
+    offsets: Mapping[int, int] | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class StartPoint:
+    """From where a stream goes on: the newest live `marks`, None where no step left any, and what to write `first`."""
+
+    marks: Watermarks | None
+    first: list[Outgoing]
+
+
+async def start_point(start: Start, settings: Settings, run: RunRecord, policies: PolicyLog, now: int) -> StartPoint:
+    """What a start or a resume goes on from, and what it says: the settings that it judges by, unless they are the last
+    on the log, and a timeline where there is none, or one is resumed from.
+
+    Raises UnknownPolicy, NotFound, RunMismatch.
+    """
+    history, first = policies.history, list[Outgoing]()
+    if run.trainer != settings.trainer.recorded():
+        first.append(trainer_recorded(settings.trainer, source=SOURCE, now=now))
+    known = [*policies.checkpoints.values(), *closed_steps(run.facts)]
+    if start.resume is not None:
+        weights = await _resumed(start, settings.run_id, policies)
+        marks = newest_live(known, forked(history, weights.policy))
+        return StartPoint(marks, first + resumed_events(history, weights, marks, run=settings.run_id, now=now))
+    if start.timeline and not history.started and not history.imported:
+        first += first_events(history, run=settings.run_id, now=now, uri=start.weights, digest=start.digest)
+    return StartPoint(newest_live(known, history), first)
+
+
+async def _resumed(start: Start, run: str, policies: PolicyLog) -> PublishedPolicy:
+    """The weights that are gone back to: as they were published, else as the checkpoint holds them."""
+    policy = await _policy_of(start.resume, run, policies)
+    if start.weights is not None:
+        return PublishedPolicy(policy, start.weights, start.digest, 0)
+    if policy in policies.checkpoints and policy not in policies.history.published:
+        saved = policies.checkpoints[policy]
+        return PublishedPolicy(policy, saved.uri, saved.digest, 0)
+    return await policies.find(policy)
+
+
+async def _policy_of(resume: Policy | str | Mapping[str, Any] | None, run: str, policies: PolicyLog) -> Policy:
+    if isinstance(resume, Policy):
+        if resume not in policies.checkpoints:
+            await policies.find(resume)
+        return resume
+    if isinstance(resume, Mapping):
+        return _of_state(resume, run, policies.checkpoints)
+    newest = newest_live(policies.checkpoints.values(), policies.history)
+    if newest is None:
+        raise NotFound(
+            "no checkpoint is on the log that the current timeline shares",
+            "start without `resume`: the stream goes on after the last step; or resume from a published policy",
+        )
+    return newest.policy
+
+
+def _of_state(state: Mapping[str, Any], run: str, known: Mapping[Policy, SavedCheckpoint]) -> Policy:
+    """The checkpoint that a `state_dict` is of. Raises RunMismatch for another run's, NotFound for one that was never
+    told."""
+    if state.get("run") != run:
+        raise RunMismatch(f"this state is of run {state.get('run')!r}, not of {run!r}", "load the state of this run")
+    timeline, step = state.get("timeline"), state.get("step")
+    if is_natural(timeline) and is_natural(step) and (policy := Policy(timeline, step)) in known:
+        return policy
+    raise NotFound(
+        f"no checkpoint of step {step} on timeline {timeline} is on the log: it was written down, and never told",
+        'a checkpoint counts from `trained(batch, checkpoint=...)` on; `Start(resume="checkpoint")` takes the newest',
+    )
+
+
+def forked(history: History, at: Policy) -> History:
+    """The history as it is once a timeline goes on from that policy."""
+    there = History(dict(history.forks), set(), history.imported)
+    there.start(history.next_timeline(), at.timeline, at.version)
+    return there
+
+
+def first_step(start: Start, history: History, last: int | None) -> int | None:
+    """The next train step, after the `last` on the log; None where policies are imported: then each group has its own
+    (design/trainer#timelines)."""
+    if start.step is not None or not history.started:
+        return start.step
+    version = history.current.version if history.current else 0
+    return max(last or 0, version) + 1
