@@ -14,7 +14,6 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.rendering import Void
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.consumers.fold_rows import recall_chunk, restore
-from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.contract.errors import NotFound, RunMismatch
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.validation import read_rollout
@@ -26,6 +25,7 @@ from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.loop.handler import Checkpoint, Inputs, Moment
 from rolloutlog.kafka.loop.index_reader import index_row, shard_row
+from rolloutlog.kafka.open_bounds import OpenBounds
 from rolloutlog.kafka.read.payloads import PayloadReader
 
 log = logging.getLogger(__name__)
