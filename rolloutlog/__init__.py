@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rolloutlog.trainer.batches.tensors import pack
     from rolloutlog.trainer.stream.group_stream import GroupStream
     from rolloutlog.trainer.stream.starting import Start
+    from rolloutlog.trainer.stream.sync_group_stream import SyncGroupStream
 
 _HOME = {
     "EmbeddedKafka": "rolloutlog.broker",
@@ -44,6 +45,7 @@ _HOME = {
     "Settings": "rolloutlog.contract.settings",
     "Slot": "rolloutlog.contract.record.slot",
     "Start": "rolloutlog.trainer.stream.opening",
+    "SyncGroupStream": "rolloutlog.trainer.stream.sync_group_stream",
     "SyncPolicyFollower": "rolloutlog.producers.sync_policy_follower",
     "SyncRolloutProducer": "rolloutlog.producers.sync_producer",
     "Trajectory": "rolloutlog.contract.record.trajectory",
@@ -64,6 +66,7 @@ __all__ = [
     "Settings",
     "Slot",
     "Start",
+    "SyncGroupStream",
     "SyncPolicyFollower",
     "SyncRolloutProducer",
     "Trajectory",

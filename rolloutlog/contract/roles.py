@@ -31,7 +31,7 @@ USED_BY: dict[Role, tuple[str, ...]] = {
     Role.WORKERS: ("worker run", "PolicyFollower", "SyncPolicyFollower"),
     Role.IMPORTERS: ("import",),
     Role.BUFFER: ("buffer run", "buffer reindex"),
-    Role.TRAINER: ("train run", "GroupStream"),
+    Role.TRAINER: ("train run", "GroupStream", "SyncGroupStream"),
     Role.PUBLISHERS: ("PolicyPublisher",),
     Role.REPLAY: ("replay", "ReplayBuffer"),
     Role.AUDIT: ("audit",),

@@ -80,14 +80,18 @@ class StepWriter:
         """Close the producer; a transaction that is open is aborted."""
         await self._writer.close()
 
+    def ensure_open(self) -> None:
+        """Raise the failure after which nothing more is written."""
+        if self._failure is not None:
+            raise type(self._failure)(self._failure.message, self._failure.hint)
+
     async def write(self, events: Iterable[Outgoing]) -> list[Written]:
         """All of them, or none; where they lie, or nothing where the answer was lost. Readers see them a moment later.
 
         Raises Fenced where another trainer has started since, ClientFailed where nobody can know whether it is on the
         log, and from then on; anything else says that nothing was written, and then one may write again.
         """
-        if self._failure is not None:
-            raise type(self._failure)(self._failure.message, self._failure.hint)
+        self.ensure_open()
         number, until = self._writes + 1, _clock() + self._patience_s
         after = None if self._before is None else (self._before.life, self._before.writes)
         records = [*events, WriterMark(self._life, number, after).event(now_ms())]

@@ -94,12 +94,14 @@ class BatchReader:
     async def next(self, wish: Wish) -> Batch | None:
         """The next batch, lent to nobody yet; None when stopped, drained, or nobody asks any more, and then all that
         was unwritten is written. Raises Starved, Fenced and others."""
+        self._parts.writer.ensure_open()
         try:
             batch = await self._next(wish, wish.stops) if await self._begun(wish) else None
         except BlobUnavailable:
             if not self._stopping:
                 raise
             batch = None
+        self._parts.writer.ensure_open()  # it may have ended meanwhile, and then nobody could tell a batch
         if batch is None and not wish.over:
             await self._recorder.write_notes()
         return batch

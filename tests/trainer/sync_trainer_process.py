@@ -1,0 +1,35 @@
+"""A training loop in a process of its own, for signals: `python sync_trainer_process.py MOMENT SETTINGS`.
+
+MOMENT is where it says so on stdout and stays for long: `waiting` for a batch that doesn't come, `training` one, or
+`telling` over and over.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rolloutlog.contract.settings import Settings
+from rolloutlog.trainer.stream.sync_group_stream import SyncGroupStream
+
+
+def say(word: str) -> None:
+    print(word, flush=True)
+
+
+def main() -> None:
+    moment, settings = sys.argv[1], Settings.model_validate_json(sys.argv[2])
+    with SyncGroupStream(settings) as stream:
+        for number, batch in enumerate(stream):
+            if moment == "training":
+                say(moment)
+                time.sleep(60)
+            if moment == "telling":
+                say(moment)
+            batch.trained()
+            if moment == "waiting" and number == 1:
+                say(moment)
+
+
+if __name__ == "__main__":
+    main()
