@@ -15,13 +15,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from rolloutlog.consumers.buffer_shard import BufferShard
-from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.blobs.blob_store import FOR_EVER, BlobStore, store_of
 from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
+from rolloutlog.kafka.open_bounds import OpenBounds
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.run_record import agree
 

@@ -14,7 +14,6 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.rendering import Void
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.consumers.fold_rows import recall_chunk, restore
-from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.contract.errors import NotFound, RunMismatch
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.validation import read_rollout
@@ -26,6 +25,7 @@ from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.loop.handler import Checkpoint, Inputs, Moment
 from rolloutlog.kafka.loop.index_reader import index_row, shard_row
+from rolloutlog.kafka.open_bounds import OpenBounds
 from rolloutlog.kafka.read.payloads import PayloadReader
 
 log = logging.getLogger(__name__)
@@ -100,8 +100,10 @@ class BufferShard:
             self.shard.set_bounds(await self._bounds.now())
         while True:
             self.shard.draw(clock=moment.clock, caught_up=moment.caught_up)
-            for handle in self.shard.missing():
-                self.shard.supply(handle.offset, await self._payload(handle))
+            if missing := self.shard.missing():
+                found = await self._payloads.read_those_there(missing)
+                for handle in missing:
+                    self.shard.supply(handle.offset, await self._payload(handle, found.get(handle)))
             if not self.shard.render(now=moment.now):
                 break
         return self.shard.flush(now=moment.now, clock=moment.clock)
@@ -110,12 +112,14 @@ class BufferShard:
         """What `flush` returned is on the log."""
         self.shard.committed(offsets)
 
-    async def _payload(self, handle: Handle) -> Trajectory | Void:
+    async def _payload(self, handle: Handle, event: Event | None) -> Trajectory | Void:
+        if event is None:
+            log.warning("the source at rollouts/%s is gone, so nothing is derived from it", handle)
+            return Void(Skip.GONE, f"rollouts/{handle} isn't on the log any more")
         try:
-            event = await self._payloads.read(handle)
             return read_rollout(event, await resolve_body(event, self._blobs)).trajectory
         except NotFound as error:
-            log.warning("the source at rollouts/%s is gone, so nothing is derived from it: %s", handle, error)
+            log.warning("the body of the source at rollouts/%s is gone, so nothing is derived of it: %s", handle, error)
             return Void(Skip.GONE, error.message)
         except Rejected as rejected:
             return Void(Skip.REJECTED, str(rejected))

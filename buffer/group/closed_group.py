@@ -32,7 +32,6 @@ class ClosedGroup:
     refused: bool = False
     counted: bool = False
     settled_at: int | None = field(default=None, compare=False)
-    first_row: int | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, opened: OpenGroup, as_of: int) -> ClosedGroup:
@@ -51,7 +50,6 @@ class ClosedGroup:
             refused=opened.refused,
             counted=opened.counted,
             settled_at=opened.settled_at,
-            first_row=opened.first_row,
         )
 
     def end(self, as_of: int, final_at: int | None) -> None:
@@ -85,11 +83,18 @@ class ClosedGroup:
         shape = self.shape if self.group is None else self.group.shape
         return None if shape is None else shape.size
 
-    @property
-    def knows_origin(self) -> bool:
-        """True if its origin seed was folded, or its records say that there is none."""
+    def is_past_origin(self, next_seed: int) -> bool:
+        """True if its origin seed was folded, or its records say that there is none, or that it lay below there on
+        `seeds`, where it isn't: it is gone."""
         imported = self.kin.recorded is not None and self.shape is not None and self.shape.origin is None
-        return self.kin.promised is not None or imported
+        gone = self.origin_at is not None and self.origin_at < next_seed
+        return self.kin.promised is not None or imported or gone
+
+    @property
+    def origin_at(self) -> int | None:
+        """Where on `seeds` its origin seed lies, as its records say."""
+        said = self.kin.recorded or self.kin.hinted
+        return None if said is None else said.origin_at
 
     @property
     def is_resolved_underived(self) -> bool:

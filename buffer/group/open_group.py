@@ -36,11 +36,13 @@ class LeaseHolder(NamedTuple):
 
 
 class Kinship(NamedTuple):
-    """Whether a group trains, and the derivation that made it; `offset` is that of the event that says so."""
+    """Whether a group trains, and the derivation that made it; `offset` is that of the event that says so, `origin_at`
+    that of the origin seed on `seeds`, where a record says it."""
 
     kind: RunKind
     derivation: str | None
     offset: int = 0
+    origin_at: int | None = None
 
     @classmethod
     def of(cls, seed: Seed) -> Kinship:
@@ -74,7 +76,7 @@ class Kin:
 
     def learn(self, row: RolloutRow) -> bool:
         """The first good record says it, and the first bad one hints at it; False if this is no news."""
-        said = Kinship(row.kind, row.derivation, row.offset)
+        said = Kinship(row.kind, row.derivation, row.offset, row.origin_offset)
         if row.rejected and self.hinted is None:
             self.hinted = said
         elif not row.rejected and self.recorded is None:
@@ -94,7 +96,7 @@ class Kin:
 @dataclass(slots=True)
 class OpenGroup:
     """One open group. `seeds` are all seeds of it by id, `seed` is the origin's text
-    without task and messages, `first_row` the lowest offset of its rows on the index. `settled_at` is the offset behind
+    without task and messages. `settled_at` is the offset behind
     the event on `rollouts` by which all members were resolved first. `counted`: among the resolved underived ones,
     `counted_derived`: among the open derived ones, `counted_whole`: among the resolved ones."""
 
@@ -111,7 +113,6 @@ class OpenGroup:
     counted: bool = False
     counted_derived: bool = False
     counted_whole: bool = field(default=False, compare=False)
-    first_row: int | None = field(default=None, compare=False)
 
     @property
     def is_resolved_underived(self) -> bool:

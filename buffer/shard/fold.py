@@ -31,6 +31,7 @@ from rolloutlog.buffer.index.rows import (
     WantedRow,
 )
 from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.shard.forgetting import Forgetting
 from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.shard.tally import EVAL, TRAINED, Tally
@@ -54,6 +55,7 @@ class Fold:
     next_offsets: dict[Topic, int] = field(default_factory=lambda: dict.fromkeys(INPUT_TOPICS, 0))
     drawn: int = 0
     next_draw: int = 0
+    forgetting: Forgetting = field(default_factory=Forgetting, compare=False)
     places: RowPlaces = field(default_factory=RowPlaces, compare=False)
     whole: bool = field(default=True, compare=False)
     changes: int = field(default=0, compare=False)
@@ -252,13 +254,8 @@ class Fold:
 
     def _end(self, group: str, as_of: int, final_at: int | None, how: str) -> None:
         """A group has ended, as of an offset on `rollouts`."""
-        closed = self.groups.closed.get(group)
-        if closed is None:
-            self.groups.open(group)
-            closed = self.groups.close(group, as_of)
-            self.census.ended[how] += 1
-        closed.end(as_of, final_at)
-        self.pool.end(group, closed.as_of)
+        self.census.ended[how] += group not in self.groups.closed
+        self.pool.end(group, self.groups.close(group, as_of, final_at).as_of)
 
     def _ended(self, row: EndedRow) -> Disposition:
         """Only its id is kept, and that it counted."""
@@ -298,10 +295,15 @@ class Fold:
         """A row lies at `offset` on the index."""
         self.places.placed(row, offset, self.groups, self.pool)
 
+    def forgettable(self) -> list[EndedRow]:
+        """Rows of the groups that can be forgotten now; at most a chunk of them."""
+        self.groups.read_to(self.next_offsets[Topic.ROLLOUTS])
+        return self.forgetting.rows(self.groups, self.pool, self.next_offsets)
+
     @property
     def needed(self) -> int:
         """Lowest row offset that a restore needs."""
-        return self.places.needed(self.groups, self.pool)
+        return self.places.needed(self.pool)
 
     def state_row(self, settings_digest: str) -> StateRow:
         """The shard row of this moment."""

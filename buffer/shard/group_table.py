@@ -7,6 +7,7 @@ a row. Leaves out: what rows do to a group (`fold`), and what a group knows (`ro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from rolloutlog.buffer.group.closed_group import ClosedGroup
 from rolloutlog.buffer.group.ended_ids import EndedIds
@@ -16,13 +17,16 @@ from rolloutlog.buffer.group.open_group import OpenGroup
 
 @dataclass(slots=True)
 class GroupTable:
-    """Groups by id. `changed` are those whose counts are to be looked at again."""
+    """Groups by id. `changed` are those whose counts are to be looked at again, `touched` ended ones of which something
+    changed; `unread` are ended ones by where on `rollouts` they end, until it is read so far."""
 
     partition: int
     opened: dict[str, OpenGroup] = field(default_factory=dict[str, OpenGroup])
     closed: dict[str, ClosedGroup] = field(default_factory=dict[str, ClosedGroup])
     forgotten: EndedIds = field(default_factory=EndedIds)
     changed: set[str] = field(default_factory=set[str], compare=False)
+    touched: set[str] = field(default_factory=set[str], compare=False)
+    unread: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]], compare=False)
     _resolved: int = 0
     _open_derived: int = 0
     _open_resolved: int = field(default=0, compare=False)
@@ -52,10 +56,14 @@ class GroupTable:
             found = self.opened[group] = OpenGroup(Group(group), self.partition)
         return found
 
-    def close(self, group: str, as_of: int) -> ClosedGroup:
-        """The group has ended."""
-        opened = self._take_out(group)
-        found = self.closed[group] = ClosedGroup.of(opened, as_of)
+    def close(self, group: str, as_of: int, final_at: int | None) -> ClosedGroup:
+        """The group has ended, as of there; the lowest counts."""
+        found = self.closed.get(group)
+        if found is None:
+            self.open(group)
+            found = self.closed[group] = ClosedGroup.of(self._take_out(group), as_of)
+        found.end(as_of, final_at)
+        heappush(self.unread, (found.as_of, group))
         return found
 
     def _take_out(self, group: str) -> OpenGroup:
@@ -74,8 +82,10 @@ class GroupTable:
 
     def read_to(self, next_offset: int) -> None:
         """`rollouts` is read so far."""
-        for closed in self.closed.values():
-            closed.read_to(next_offset)
+        while self.unread and self.unread[0][0] <= next_offset:
+            _, group = heappop(self.unread)
+            if (closed := self.closed.get(group)) is not None:
+                closed.read_to(next_offset)
 
     @property
     def resolved(self) -> int:
@@ -102,6 +112,8 @@ class GroupTable:
             entry = opened or self.closed.get(group)
             if entry is None:
                 continue  # it is forgotten
+            if opened is None:
+                self.touched.add(group)
             counts = entry.is_resolved_underived
             self._resolved += counts - entry.counted
             entry.counted = counts

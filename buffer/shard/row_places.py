@@ -20,12 +20,14 @@ from rolloutlog.buffer.sources.pool import Pool
 @dataclass(slots=True)
 class RowPlaces:
     """The rows lie from `begins` to below `end`; `wanted` is where the newest row of wanted seeds lies, `early` where
-    the first seed lies that drew a source, by the source's offset, if it lies before the source's own row."""
+    the first seed lies that drew a source, by the source's offset, if it lies before the source's own row; `groups` has
+    the first row of each group that isn't forgotten. Both are in the order of the rows."""
 
     begins: int = 0
     end: int = 0
     wanted: int | None = None
     early: dict[int, int] = field(default_factory=dict[int, int])
+    groups: dict[str, int] = field(default_factory=dict[str, int])
     chunks: EndedChunks = field(default_factory=EndedChunks)
 
     def begin(self, first_row: int) -> None:
@@ -46,10 +48,11 @@ class RowPlaces:
                 pass
             case EndedRow() | ChunkRow():
                 self.chunks.placed(row, offset)
+                if isinstance(row, EndedRow):
+                    self.groups.pop(row.group, None)
             case _:
-                entry = groups.find(row.group)
-                if entry is not None and entry.first_row is None:
-                    entry.first_row = offset
+                if groups.find(row.group) is not None:
+                    self.groups.setdefault(row.group, offset)
                 if isinstance(row, RolloutRow) and (source := pool.sources.get(row.offset)) is not None:
                     source.first_row = offset
                 if isinstance(row, SeedRow) and row.draws and row.seed.source is not None:
@@ -61,18 +64,15 @@ class RowPlaces:
         if source in pool.early or (known is not None and known.first_row is None):
             self.early.setdefault(source, offset)
 
-    def needed(self, groups: GroupTable, pool: Pool) -> int:
+    def needed(self, pool: Pool) -> int:
         """Lowest row offset that a restore needs."""
-        held = pool.sources.keys() | pool.early.keys() if self.early else set[int]()
-        self.early = {source: row for source, row in self.early.items() if source in held}
-        return min((row for row in self._needed(groups, pool) if row is not None), default=self.end)
+        while self.early and (first := next(iter(self.early))) not in pool.sources and first not in pool.early:
+            del self.early[first]
+        return min((row for row in self._needed(pool) if row is not None), default=self.end)
 
-    def _needed(self, groups: GroupTable, pool: Pool) -> Iterator[int | None]:
-        if (opened := next(iter(groups.opened.values()), None)) is not None:
-            yield opened.first_row  # they are in the order of their rows
+    def _needed(self, pool: Pool) -> Iterator[int | None]:
+        yield next(iter(self.groups.values()), None)
         if (source := pool.sources.oldest) is not None:
-            yield source.first_row  # so are these
-        for closed in groups.closed.values():
-            yield closed.first_row
-        yield from self.early.values()
+            yield source.first_row  # they are in the order of their rows
+        yield next(iter(self.early.values()), None)
         yield self.chunks.needed

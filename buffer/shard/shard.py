@@ -34,7 +34,6 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
 from rolloutlog.buffer.shard.ended_chunks import CHUNK
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.forgetting import forgettable
 from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, written
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
@@ -284,8 +283,7 @@ class Shard:
 
     def _forget(self) -> list[Row]:
         """Forget what ended; the rows that say so."""
-        self.fold.groups.read_to(self.fold.next_offsets[Topic.ROLLOUTS])
-        rows: list[Row] = [*forgettable(self.fold)]
+        rows: list[Row] = [*self.fold.forgettable()]
         self.is_behind = len(rows) == CHUNK
         for row in rows:
             self.fold.apply(row)

@@ -30,6 +30,7 @@ class Pool:
 
     `kin` are the sources of each group, in their order; `early` holds marks of records that aren't folded yet. `live`
     follows every change, of the fold and of what is in flight; `evicted` counts the candidates that weren't kept.
+    `waiting` are groups by the source that must leave before they can be forgotten, `freed` those of which it did.
     """
 
     capacity: int
@@ -41,6 +42,8 @@ class Pool:
     kin: dict[str, list[SourceRecord]] = field(default_factory=dict[str, "list[SourceRecord]"], compare=False)
     early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
     size: int = 0
+    waiting: dict[int, set[str]] = field(default_factory=dict[int, "set[str]"], compare=False)
+    freed: set[str] = field(default_factory=set[str], compare=False)
     evicted: Counter[Eviction] = field(default_factory=Counter[Eviction], compare=False)
 
     @classmethod
@@ -104,6 +107,7 @@ class Pool:
             self.kin[source.group] = left
         else:
             del self.kin[source.group]
+        self.freed |= self.waiting.pop(source.offset, set())
         if self.sources.is_sparse:
             self.sources.compact()
             self.live.renumber()
@@ -133,9 +137,9 @@ class Pool:
             self.live.look_again(source)
         return bool(news)
 
-    def concerns(self, group: str) -> bool:
-        """True while a record is here that stands in that group, or did."""
-        return any(source.heeded for source in self.kin.get(group, ()))
+    def standing(self, group: str) -> int | None:
+        """Offset of the newest record here that stands in that group, or did."""
+        return next((source.offset for source in reversed(self.kin.get(group, ())) if source.heeded), None)
 
     def supersede(self, group: str, member: int, attempt: int) -> None:
         """A record of that attempt is on the log: sources of lower ones are dead places."""

@@ -17,6 +17,8 @@ from tests.buffer.recorded import say
 
 SIZE = 2
 LEASE_MS = 60_000
+UNREAD = 1 << 40
+"""An offset on `seeds` that nobody reads past: an origin seed may still come."""
 
 
 def seed_id(name: str) -> str:
@@ -33,7 +35,7 @@ def slot(name: str, member: int = 0, attempt: int = 1, **facts: Any) -> Slot:
         "attempt": attempt,
         "env": "sums",
         "origin_seed": seed_id(name),
-        "origin_offset": 0,
+        "origin_offset": UNREAD,
     }
     return Slot(**{**known, **facts})
 

@@ -74,15 +74,19 @@ Said = Arrived | Noted | Cancelled | Taken | Seeded | Expired | Final
 
 @dataclass
 class PlainShard:
-    """What was said on each topic, up to where it was read. A completed record has one candidate."""
+    """What was said on each topic, up to where it was read. A completed record has one candidate. Records with a reward
+    above `most_reward` aren't kept; the origin seeds of the groups `gone` were deleted, and lay at the first offset."""
 
     capacity: int
     least_reward: float
+    most_reward: float
+    gone: tuple[str, ...]
     said: dict[Topic, list[Said]] = field(default_factory=lambda: {topic: [] for topic in INPUT_TOPICS})
 
     def cut(self, ends: dict[Topic, int]) -> PlainShard:
         """The same with less read."""
-        return PlainShard(self.capacity, self.least_reward, {t: self.said[t][: ends[t]] for t in INPUT_TOPICS})
+        said = {topic: self.said[topic][: ends[topic]] for topic in INPUT_TOPICS}
+        return PlainShard(self.capacity, self.least_reward, self.most_reward, self.gone, said)
 
     @property
     def finals(self) -> dict[str, int]:
@@ -139,11 +143,16 @@ class PlainShard:
 
     @property
     def places(self) -> list[int]:
-        """Offsets of the newest records with a candidate, whatever became of them."""
-        events = enumerate(self.said[Topic.ROLLOUTS])
-        return [at for at, event in events if isinstance(event, Arrived) and event.ending == "completed"][
-            -self.capacity :
-        ]
+        """Offsets of the newest records with a candidate, whatever became of them; what isn't kept gives its place
+        back, and what left before doesn't come again."""
+        found: list[int] = []
+        records = self.said[Topic.ROLLOUTS]
+        for at, event in enumerate(records):
+            if isinstance(event, Arrived) and event.ending == "completed" and (event.reward or 0) <= self.most_reward:
+                found = [*found, at][-self.capacity :]
+            elif isinstance(event, Noted) and event.reward > self.most_reward:
+                found = [place for place in found if records[place][:3] != event[:3]]
+        return found
 
     @property
     def draws(self) -> list[Seeded]:
@@ -195,8 +204,13 @@ class PlainShard:
 
     def _is_over(self, group: str, as_of: int) -> bool:
         read, origin, places = len(self.said[Topic.ROLLOUTS]), self.origins.get(group), self.places
-        if read < as_of or origin is None:
+        if read < as_of or (origin is None and not self._is_gone(group)):
             return False
         if any(at in places for at in self.standing(group).values()):
             return False
-        return origin.source is None or (origin.source < read and origin.source not in places)
+        drew = None if origin is None else origin.source
+        return drew is None or (drew < read and drew not in places)
+
+    def _is_gone(self, group: str) -> bool:
+        """Its origin seed is told by a record in time, and `seeds` is read past where it lay."""
+        return group in self.gone and bool(self.standing(group)) and bool(self.said[Topic.SEEDS])

@@ -93,6 +93,18 @@ class TestForgetting:
         log = log_of(rollout("a", origin_seed=None, origin_offset=None, status=Status.FAILED), final("a", 1))
         assert settled(log).shard.fold.groups.is_forgotten(group_id("a"))
 
+    def test_a_group_whose_origin_seed_was_deleted_is_forgotten_once_seeds_is_read_past_it(self) -> None:
+        log = log_of(
+            *(rollout("a", member, status=Status.FAILED, origin_offset=1) for member in range(2)), final("a", 2)
+        )
+        log.append(fresh("b"))
+        owner = settled(log)
+        assert not owner.shard.fold.groups.is_forgotten(group_id("a"))
+        log.append(fresh("c"))
+        owner.settle()
+        assert owner.shard.fold.groups.is_forgotten(group_id("a"))
+        assert restored(log) == owner.shard.fold
+
     def test_an_eval_group_ends_when_it_is_resolved(self) -> None:
         members = [rollout("a", member, kind=RunKind.EVAL) for member in range(2)]
         log = log_of(fresh("a", run_kind=RunKind.EVAL), *members)

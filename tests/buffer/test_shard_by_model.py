@@ -17,14 +17,15 @@ from rolloutlog.contract.events.seeds import Anchor, Draw, Source
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
-from tests.buffer.events_by_hand import annotated, cancelled, expired, final, fresh, rollout, taken
+from tests.buffer.events_by_hand import UNREAD, annotated, cancelled, expired, final, fresh, rollout, taken
 from tests.buffer.partition_log import NOW, PartitionLog, group_id, recall, settings_of
 from tests.buffer.plain_shard import Arrived, Cancelled, Expired, Final, Noted, PlainShard, Said, Seeded, Taken
 
-CAPACITY, LEAST_REWARD = 3, 0.5
+CAPACITY, LEAST_REWARD, MOST_REWARD = 3, 0.5, 1.0
 SETTINGS = settings_of(
     buffer={
         "capacity": CAPACITY,
+        "keep": {"max_reward": MOST_REWARD},
         "derivations": [
             {
                 "name": "continue",
@@ -34,9 +35,11 @@ SETTINGS = settings_of(
         ],
     }
 )
-PLAIN, DERIVED = ("a", "b", "c", "d"), ("x", "y")
+GONE = ("d",)
+"""Its origin seed was deleted before anybody read it."""
+PLAIN, DERIVED = ("a", "b", "c", *GONE), ("x", "y")
 names, members, attempts = st.sampled_from(PLAIN), st.integers(0, 1), st.integers(1, 3)
-rewards = st.sampled_from([0.0, 1.0])
+rewards = st.sampled_from([0.0, 1.0, 2.0])
 endings = st.sampled_from([Status.COMPLETED, Status.COMPLETED, Status.COMPLETED, Status.ABORTED, Status.FAILED])
 
 
@@ -45,7 +48,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.log, self.plain = PartitionLog(SETTINGS), PlainShard(CAPACITY, LEAST_REWARD)
+        self.log, self.plain = PartitionLog(SETTINGS), PlainShard(CAPACITY, LEAST_REWARD, MOST_REWARD, GONE)
         self.shard = Shard.empty(0, SETTINGS)
         self.rows: list[Row] = []
 
@@ -55,7 +58,8 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(name=names, member=members, attempt=attempts, status=endings, reward=rewards)
     def arrive(self, name: str, member: int, attempt: int, status: Status, reward: float) -> None:
-        made = rollout(name, member, attempt, status=status, reward=reward, turns=1)
+        at = 0 if name in GONE else UNREAD
+        made = rollout(name, member, attempt, status=status, reward=reward, turns=1, origin_offset=at)
         self._say(made, Arrived(name, member, attempt, str(status), reward, f"{status}{reward}"))
 
     @rule(name=names, whole=st.booleans(), back=st.integers(-1, 3))
@@ -93,7 +97,8 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(name=names)
     def seed(self, name: str) -> None:
-        self._say(fresh(name), Seeded(name, None, None))
+        if name not in GONE:
+            self._say(fresh(name), Seeded(name, None, None))
 
     @rule(name=st.sampled_from(DERIVED), source=st.integers(0, 12), number=st.integers(0, 6))
     def derive(self, name: str, source: int, number: int) -> None:

@@ -20,7 +20,6 @@ from rolloutlog.buffer.index.rows import StateRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.consumers.buffer_shard import BufferShard
-from rolloutlog.consumers.open_bounds import OpenBounds
 from rolloutlog.contract.errors import RunMismatch
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.run import trainer_recorded
@@ -32,6 +31,7 @@ from rolloutlog.kafka.client.admin import create_topics, with_admin
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
+from rolloutlog.kafka.open_bounds import OpenBounds
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer

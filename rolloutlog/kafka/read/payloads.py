@@ -32,7 +32,7 @@ CACHE_BYTES = 64 << 20
 FETCH_BYTES = 1 << 20
 """Most bytes of one fetch, but for a batch that is longer by itself."""
 LEAST_BYTES = 4096
-NEAR = 4
+NEAR = 2
 """So many offsets from one handle to the next are read along: cheaper than to ask again."""
 PATIENCE_S = 30.0
 RETRY_S = 0.1
