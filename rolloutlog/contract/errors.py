@@ -161,6 +161,13 @@ class Starved(RolloutlogError):
     default_hint = "`rolloutlog status` shows who is late"
 
 
+class FilterFailed(RolloutlogError):
+    """A filter of groups raised an exception of its own; the message names filter and group."""
+
+    exit_code = 2
+    default_hint = "mend the filter, or leave it out of `trainer.filters`"
+
+
 class AssignmentMismatch(RolloutlogError):
     """The partitions of the three input topics given to this member aren't equal."""
 

@@ -2,11 +2,15 @@
 
 Guarantees: a natural number has ASCII digits only and is below 2**63; no sign, blank or underscore; in JSON whole
 numbers alone, never a text, a Boolean or a fraction. A reward is what float32, the trainer's type, has a finite form
-of: one rule for records, agents and annotations. Leaves out: what they count or mean.
+of: one rule for records, agents and annotations. A number that is dealt by weights is dealt by largest remainder:
+parts add up, each is the exact one rounded down or up, ties go to the first, and a weight of 0 gets none
+(decisions/staleness#113). Leaves out: what they count or mean.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -41,3 +45,14 @@ def natural(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or (number := int(text)) >= LIMIT:
         raise ValueError(f"not a natural number below 2**63: {text[:40]!r}")
     return number
+
+
+def deal(total: int, weights: Sequence[float]) -> list[int]:
+    """Parts of `total` in the order of `weights`, of which one at least is positive."""
+    whole = sum(map(Fraction, weights))
+    exact = [total * Fraction(weight) / whole for weight in weights]
+    parts = [int(part) for part in exact]
+    first = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))
+    for i in first[: total - sum(parts)]:
+        parts[i] += 1
+    return parts

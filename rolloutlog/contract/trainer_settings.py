@@ -24,9 +24,9 @@ from rolloutlog.contract.dispatch_settings import (
     WindowedOrder,
 )
 from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.numbers import deal
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
-from rolloutlog.contract.shares import deal
-from rolloutlog.contract.staleness_settings import DropMembers, RerollGroup, RerollMembers, Staleness
+from rolloutlog.contract.staleness_settings import Staleness
 
 OWN = ("buffer_bytes", "buffer_groups", "starve_s", "write_s")
 """Of each process alone: they change nothing that is trained."""
@@ -115,15 +115,9 @@ class TrainerSettings(Section):
     def _acted_on(self) -> TrainerSettings:
         if self.max_passes != 1:
             raise ValueError(f"max_passes {self.max_passes}: this build trains each group once")
-        expiry = self.staleness.expiry
-        asking = isinstance(expiry, RerollMembers | RerollGroup)
         later = [
-            *(["order windowed"] if isinstance(self.order, WindowedOrder) else []),
-            *(["environments"] if self.environments else []),
             *(["filters"] if self.filters else []),
-            *(["straggler over-provision"] if isinstance(self.straggler, OverProvision) else []),
-            *(["on_expire drop-members"] if isinstance(expiry, DropMembers) else []),
-            *(["tries, wait_s, tail_batch"] if asking and expiry != type(expiry)() else []),
+            *(["tail_batch"] if getattr(self.staleness.expiry, "tail_batch", 1) > 1 else []),
         ]
         if later:
             raise ValueError(f"this build doesn't act on {', '.join(later)} yet")

@@ -113,6 +113,8 @@ class DropReason(StrEnum):
     SURVIVORS = "survivors"
     ZERO_VARIANCE = "zero-variance"
     UNKNOWN_POLICY = "unknown-policy"
+    ENVIRONMENT = "environment"
+    FILTERED = "filtered"
 
 
 class RejectReason(StrEnum):

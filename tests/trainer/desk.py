@@ -95,11 +95,11 @@ class Desk:
         return DispatchPolicy(made, history or live()).decide(self.pending(group), step, self.assembly.time.now)
 
 
-def live() -> History:
-    """A trainer has started timeline 0 and published versions up to 20."""
+def live(newest: int = 20) -> History:
+    """A trainer has started timeline 0 and published versions up to `newest`."""
     history = History()
     history.start(0, None, 0)
-    for version in range(21):
+    for version in range(newest + 1):
         history.publish(Policy(0, version))
     return history
 

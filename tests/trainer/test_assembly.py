@@ -57,7 +57,7 @@ def test_a_higher_attempt_replaces_tokens_and_payload() -> None:
     assert desk.pending().tokens[0].response_tokens == 5
     assert desk.pending().payloads[0].slot.attempt == 2
     desk.say(ended(rollout(0, attempt=3), Status.ABORTED))
-    assert not desk.pending().tokens
+    assert desk.pending().tokens[0].attempt == 3
     assert not desk.pending().payloads
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.contract.settings import Deadline, TrainerSettings
+from rolloutlog.contract.settings import Deadline, OverProvision, TrainerSettings
 from rolloutlog.contract.vocabulary import DropReason, Status, Verdict
+from rolloutlog.contract.wire.json_text import write
 from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Drop, Held, Ready, Reroll, Waiting
 from rolloutlog.trainer.groups.assembly import Assembly
 from tests.trainer.desk import Desk, ended, live, pending_reward, rollout, staleness, straggler
@@ -90,7 +91,7 @@ def test_an_expired_member_is_made_again_while_its_sibling_stands() -> None:
     decision = desk.decide(5)
     assert isinstance(decision, Reroll)
     assert [m.member for m in decision.members] == [0]
-    desk.pending().expire(0, 1)
+    desk.pending().expire(0, 1, desk.now)
     assert isinstance(desk.decide(5), Waiting)
     desk.say(rollout(0, 4, attempt=2))
     assert kept(desk.decide(5)) == [1, 0]
@@ -110,11 +111,125 @@ def test_what_to_do_with_an_expired_member_is_a_setting() -> None:
 
 
 def test_without_an_origin_seed_nobody_can_be_asked_again() -> None:
-    """dropped(no-seed) (design/trainer#settling)."""
+    """Then stale members leave, and if too few are left it is dropped(no-seed) (design/trainer#settling)."""
     desk = Desk()
-    desk.say(rollout(0, 0, seed=None), rollout(1, 4, seed=None))
-    assert dropped(desk.decide(5)) is DropReason.NO_SEED
+    desk.say(*(rollout(i, 4 if i else 0, size=3, seed=None) for i in range(3)))
+    assert kept(desk.decide(5)) == [1, 2]
+    assert dropped(desk.decide(5, min_survivors=3)) is DropReason.NO_SEED
     assert dropped(desk.decide(5, **staleness(on_expire="drop-group"))) is DropReason.EXPIRED
+
+
+def test_stale_members_may_leave_and_the_others_train() -> None:
+    """`drop-members` (decisions/staleness#78)."""
+    desk = Desk()
+    desk.say(*(rollout(i, 4 if i else 0, size=3) for i in range(3)))
+    leaving = staleness(on_expire="drop-members")
+    assert kept(desk.decide(5, **leaving)) == [1, 2]
+    assert dropped(desk.decide(5, min_survivors=3, **leaving)) is DropReason.EXPIRED
+
+
+def test_a_member_is_asked_again_so_often_and_then_the_group_goes_on_without_it() -> None:
+    """A limit of tries (decisions/staleness#94)."""
+    desk, twice = Desk(), staleness(on_expire={"type": "reroll-members", "tries": 2})
+    desk.say(*(rollout(i, 4 if i else 0, size=3) for i in range(3)))
+    for attempt in (1, 2):
+        again = desk.decide(5, **twice)
+        assert isinstance(again, Reroll)
+        assert [(m.member, m.attempt) for m in again.members] == [(0, attempt)]
+        desk.pending().expire(0, attempt, desk.now)
+        assert isinstance(desk.decide(5, **twice), Waiting)
+        desk.say(rollout(0, 0, size=3, attempt=attempt + 1))
+    assert kept(desk.decide(5, **twice)) == [1, 2]
+
+
+def test_a_group_waits_so_long_for_members_that_it_asked_again() -> None:
+    """A maximum wait, on the partition's time (decisions/staleness#93)."""
+    desk, patient = Desk(), staleness(on_expire={"type": "reroll-members", "wait_s": 10})
+    desk.say(*(rollout(i, 4 if i else 0, size=3) for i in range(3)))
+    desk.pending().expire(0, 1, desk.now)
+    desk.now += 9_000
+    desk.say(rollout(0, group="another"))
+    assert isinstance(desk.decide(5, **patient), Waiting)
+    desk.now += 1_000
+    desk.say(rollout(0, group="another"))
+    assert kept(desk.decide(5, **patient)) == [1, 2]
+    desk.say(rollout(0, 0, size=3, attempt=2))
+    assert kept(desk.decide(5, **patient)) == [1, 2], "what expires after the wait isn't asked for again"
+
+
+def test_a_member_that_was_never_asked_again_is_waited_for_all_the_same() -> None:
+    desk, patient = Desk(), staleness(on_expire={"type": "reroll-members", "wait_s": 10})
+    desk.say(*(rollout(i, 4 if i else 0, size=4) for i in range(3)))
+    desk.pending().expire(0, 1, desk.now)
+    desk.now += 60_000
+    desk.say(rollout(0, group="another"))
+    assert isinstance(desk.decide(5, **patient), Waiting)
+
+
+def test_fresh_members_are_kept_first_and_baselines_only_fill_up() -> None:
+    desk = Desk()
+    more: dict[str, Any] = {"size": 4, "group_train": 3}
+    desk.say(*(rollout(i, version, **more) for i, version in enumerate((0, 4, 0, 4))))
+    filled = desk.decide(5, **staleness(on_expire="keep-as-baseline"))
+    assert isinstance(filled, Ready)
+    assert [(m.member, m.verdict) for m in filled.verdict.members] == [
+        (0, Verdict.BASELINE), (1, Verdict.FRESH), (3, Verdict.FRESH),
+    ]  # fmt: skip
+
+
+def test_nobody_is_asked_for_what_the_current_policy_would_only_make_stale_again() -> None:
+    """No doomed work: at step 8 version 6 is the newest, and with n = 0 it expires itself (design/trainer#doomed)."""
+    desk, strict, behind = Desk(), staleness(max_staleness=0), live(6)
+    desk.say(rollout(0, 6), rollout(1, 6))
+    again = desk.decide(8, behind, **strict)
+    assert isinstance(again, Reroll)
+    assert again.withheld
+    behind.publish(Policy(0, 7))
+    again = desk.decide(8, behind, **strict)
+    assert isinstance(again, Reroll)
+    assert not again.withheld
+
+
+def test_a_group_whose_final_became_void_is_judged_with_what_is_there() -> None:
+    """Its open members count as cancelled, and reroll-members means drop-members (design/trainer#timelines)."""
+    desk = Desk()
+    desk.say(*(rollout(i, 4 if i else 0, size=4) for i in range(3)))
+    assert isinstance(desk.decide(5), Waiting)
+    desk.pending().closed = True
+    assert kept(desk.decide(5)) == [1, 2]
+
+
+def test_each_environment_has_its_own_limits() -> None:
+    """decisions/staleness#52."""
+    own = {"environments": {"slow": {"staleness": {"max_staleness": 9}}}}
+    for env, decided in (("slow", Ready), ("quick", Reroll)):
+        desk = Desk()
+        desk.say(rollout(0, 0, env=env), rollout(1, 0, env=env))
+        assert isinstance(desk.decide(5, **own), decided)
+
+
+def test_an_environment_without_a_part_of_the_batch_is_dropped_by_name() -> None:
+    desk = Desk()
+    desk.say(rollout(0, env="b"), rollout(1, env="b"))
+    assert dropped(desk.decide(5, environments={"a": {"weight": 1}})) is DropReason.ENVIRONMENT
+    assert kept(desk.decide(5, environments={"a": {"weight": 1}, "b": {"weight": 1}})) == [0, 1]
+
+
+def test_zero_variance_is_judged_per_agent() -> None:
+    """Equal rewards of the rollouts say nothing where the agents' own differ (design/trainer#advantages)."""
+
+    def pair(low: float, high: float, trainable: bool) -> Desk:
+        desk = Desk()
+        for member, own in enumerate((low, high)):
+            made = rollout(member, reward=1.0)
+            made.trajectory.record["agents"] = [{"name": "b"}, {"name": "a", "reward": own, "trainable": trainable}]
+            made.trajectory.record_text = write(made.trajectory.record)
+            desk.say(made)
+        return desk
+
+    assert kept(pair(0.0, 1.0, trainable=True).decide()) == [0, 1]
+    assert dropped(pair(0.0, 1.0, trainable=False).decide()) is DropReason.ZERO_VARIANCE
+    assert dropped(pair(1.0, 1.0, trainable=True).decide()) is DropReason.ZERO_VARIANCE
 
 
 def test_a_group_of_baselines_has_no_token() -> None:
@@ -166,8 +281,70 @@ def test_a_group_that_needs_fewer_makes_expired_members_again_only_if_too_few_ar
     remade = desk.decide(5)
     assert isinstance(remade, Reroll)
     assert [m.member for m in remade.members] == [2]
+    more_lack = desk.decide(20)
+    assert isinstance(more_lack, Reroll)
+    assert [m.member for m in more_lack.members] == [2, 0]
     desk.say(rollout(1, **more))
     assert kept(desk.decide(5)) == [0, 1]
+
+
+def test_nobody_is_asked_for_whom_the_shard_would_not_go_after() -> None:
+    """It goes after members while fewer are complete than the group needs. Here two are complete for it, though stale
+    and given up, so one that was asked for again and lost would be waited for in vain."""
+    desk, once = Desk(), staleness(on_expire={"type": "reroll-members", "tries": 1})
+    more: dict[str, Any] = {"size": 4, "group_train": 2}
+    desk.say(*(rollout(i, 0, **more) for i in range(2)))
+    for member in range(2):
+        desk.pending().expire(member, 1, desk.now)
+    desk.say(*(rollout(i, 0, attempt=2, **more) for i in range(2)), rollout(2, 0, **more), rollout(3, 4, **more))
+    assert kept(desk.decide(5, min_survivors=1, **once)) == [3]
+
+
+def test_a_member_that_was_cancelled_after_it_completed_is_not_asked_again() -> None:
+    """It would never come, and the group would wait for it."""
+    desk = Desk()
+    desk.say(rollout(0, 0, size=3), rollout(1, size=3), rollout(2, size=3))
+    desk.cancel([0], size=3)
+    assert kept(desk.decide(5)) == [1, 2]
+
+
+def test_after_a_deadline_k_fresh_members_suffice_and_nobody_is_asked_for() -> None:
+    """One expired, which `wait` makes again (design/trainer#stragglers)."""
+    desk, deadline = Desk(), straggler(Deadline(seconds=10, k=2))
+    desk.say(*(rollout(i, 4 if i else 0, size=4) for i in range(4)))
+    assert isinstance(desk.decide(5, **deadline), Reroll)
+    desk.now += 20_000
+    desk.say(rollout(0, group="another"))
+    assert kept(desk.decide(5, **deadline)) == [1, 2, 3]
+    assert isinstance(desk.decide(5), Reroll)
+
+
+def test_after_a_deadline_stale_members_are_made_again_only_if_k_are_lacking() -> None:
+    desk, deadline = Desk(), straggler(Deadline(seconds=10, k=2))
+    desk.say(*(rollout(i, 0 if i else 4, size=4) for i in range(3)))
+    desk.now += 20_000
+    desk.say(rollout(0, group="another"))
+    assert isinstance(desk.decide(5, **deadline), Waiting), "the fourth may still come"
+    desk.cancel([3], size=4)
+    again = desk.decide(5, **deadline)
+    assert isinstance(again, Reroll)
+    assert [m.member for m in again.members] == [1, 2], "the first of them that is fresh makes two"
+    for member in (1, 2):
+        desk.pending().expire(member, 1, desk.now)
+    desk.say(rollout(2, 4, size=4, attempt=2))
+    assert kept(desk.decide(5, **deadline)) == [0, 2]
+
+
+def test_over_provision_trains_the_first_that_are_complete() -> None:
+    """Whatever the group says that it needs; the rest is surplus."""
+    desk, first_two = Desk(), straggler(OverProvision(group_train=2))
+    desk.say(rollout(3, size=4))
+    assert isinstance(desk.decide(5, **first_two), Waiting)
+    desk.say(rollout(1, size=4))
+    assert kept(desk.decide(5, **first_two)) == [3, 1]
+    assert isinstance(desk.decide(5), Waiting)
+    desk.say(rollout(0, size=4))
+    assert kept(desk.decide(5, **first_two)) == [3, 1]
 
 
 def test_a_deadline_runs_on_the_timestamps_of_the_partition() -> None:

@@ -85,7 +85,7 @@ def test_tries_count_how_often_a_member_expired() -> None:
         assert isinstance(decision, Reroll)
         said = expired_of(desk.pending(), decision.members[0], step=5, timeline=0)
         assert (said.member, said.attempt, said.tries, said.seq_staleness) == (0, tries, tries, 4)
-        desk.pending().expire(said.member, said.attempt)
+        desk.pending().expire(said.member, said.attempt, desk.now)
         desk.say(rollout(0, 0, attempt=tries + 1))
 
 

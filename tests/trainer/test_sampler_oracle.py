@@ -40,6 +40,8 @@ class Plain(Sampler):
     def settle_one(self, pending: PendingGroup, step: int | None) -> None:
         decision = self._decide(pending, step)
         self._act(pending, decision, step)
+        if self.dispatch.required(pending, self._now(pending)) is None:
+            self._look_at_prefixes(pending, pending.aborted, step)
         self.held.pop(pending.id, None)
         if isinstance(decision, Ready | Held):
             self.held[pending.id] = (self.order.key(pending, decision.verdict), isinstance(decision, Held))
@@ -87,7 +89,18 @@ STALENESS = st.one_of(
         {
             "max_staleness": st.sampled_from([None, 3]),
             "max_token_staleness": st.integers(0, 2),
-            "on_expire": st.sampled_from(["reroll-members", "reroll-group", "drop-group", "keep-as-baseline"]),
+            "on_expire": st.sampled_from(
+                [
+                    "reroll-members",
+                    "reroll-group",
+                    "drop-members",
+                    "drop-group",
+                    "keep-as-baseline",
+                    {"type": "reroll-members", "tries": 1},
+                    {"type": "reroll-members", "wait_s": 2.0},
+                    {"type": "reroll-group", "tries": 2, "wait_s": 1.0},
+                ]
+            ),
         }
     ),
 )
@@ -95,7 +108,13 @@ SETTINGS = st.fixed_dictionaries(
     {
         "staleness": STALENESS,
         "sync_period": st.integers(1, 2),
-        "straggler": st.sampled_from([{"type": "wait"}, {"type": "deadline", "seconds": 2.0, "k": 2}]),
+        "straggler": st.sampled_from(
+            [
+                {"type": "wait"},
+                {"type": "deadline", "seconds": 2.0, "k": 2},
+                {"type": "over-provision", "group_train": 2},
+            ]
+        ),
         "min_survivors": st.integers(1, 2),
         "drop_zero_variance": st.booleans(),
     }
@@ -146,15 +165,15 @@ def facts(picks: list[Pick]) -> list[Any]:
 
 
 @pytest.mark.timeout(900)  # at a thousand examples
-@given(ops, SETTINGS, st.integers(2, SIZE))
+@given(ops, SETTINGS, st.integers(2, SIZE), st.sampled_from([20, 20, 3]))
 def test_the_index_draws_and_tells_what_judging_everything_again_does(
-    schedule: list[Op], chosen: dict[str, Any], needed: int
+    schedule: list[Op], chosen: dict[str, Any], needed: int, newest: int
 ) -> None:
     """Same draws, masks, digests, expiries and drops over any schedule of arrivals, duplicates, aborts, annotations,
     cancellations, deadlines and steps."""
     settings = TrainerSettings.model_validate(chosen)
     desks = [Desk(), Desk()]
-    policy = DispatchPolicy(settings, live())
+    policy = DispatchPolicy(settings, live(newest))
     both = [kind({0: desk.assembly}, policy, OldestFirst()) for kind, desk in zip((Sampler, Plain), desks, strict=True)]
     step = 3
     for op in schedule:

@@ -17,14 +17,16 @@ from rolloutlog.trainer.staleness.mask_runs import NOTHING
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
 
 
-def ready_by_headers(pending: PendingGroup, dispatch: DispatchPolicy, step: int) -> GroupVerdict | None:
-    """The verdict on a group whose members are all there, if all of them are surely fresh at that step; None where
-    their values must be read to know. Masks aren't in it."""
-    kept = pending.complete_members[: pending.group.needed]
+def ready_by_headers(pending: PendingGroup, dispatch: DispatchPolicy, step: int, most: int) -> GroupVerdict | None:
+    """The verdict on the `most` members that would be kept of a group that isn't waited for, if all of them are surely
+    fresh at that step; None where their values must be read to know. Masks aren't in it."""
+    kept = pending.complete_members[:most]
     facts = [pending.unread[member] for member in kept if member in pending.unread]
-    if len(facts) < len(kept) or dispatch.settings.filters or not _learnable(pending, dispatch, kept):
+    if len(facts) < len(kept) or dispatch.filters or not dispatch.weighed(pending.env):
         return None
-    rule, timeline = dispatch.rule, dispatch.history.timeline
+    if not _learnable(pending, dispatch, kept):
+        return None
+    rule, timeline = dispatch.rule_of(pending.env), dispatch.history.timeline
     limit = min((limit for limit in (rule.sequence, rule.token) if limit is not None), default=None)
     for fact in facts:
         if fact.oldest.timeline != timeline or fact.newest.timeline != timeline or fact.newest.version >= step:

@@ -22,6 +22,7 @@ def final_of(
     as_of: int,
     settings: str,
     reason: DropReason | None = None,
+    detail: str | None = None,
 ) -> GroupFinal:
     """`group.trained` (reason None) or `group.dropped`, judged for `verdict.step` by the `settings` of that digest;
     `as_of` of the partition."""
@@ -31,6 +32,7 @@ def final_of(
         timeline=timeline,
         step=verdict.step,
         reason=reason,
+        detail=detail,
         as_of=as_of,
         settings=settings,
         masks=verdict.masks_digest if reason is None else None,

@@ -87,6 +87,7 @@ class Lending:
 
     def told(self, batch: Batch) -> None:
         """It is on the log: its groups have ended."""
+        self.sampler.ended(pending for loan in self._loans if loan.batch is batch for pending in loan.groups)
         self._loans = [loan for loan in self._loans if loan.batch is not batch]
         for group in batch.groups:
             self.sampler.assemblies[group.partition].end(group.id)

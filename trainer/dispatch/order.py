@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rolloutlog.contract.settings import TrainerSettings
+from rolloutlog.trainer.dispatch.window import begun
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict
 
@@ -53,7 +54,21 @@ class FreshestFirst:
         return (-oldest, pending.timestamp, pending.partition, pending.offset)
 
 
+@dataclass(slots=True, frozen=True)
+class AsBegun:
+    """The group whose first record came first; with a window over it (`rolloutlog.trainer.dispatch.window`)."""
+
+    def key(self, pending: PendingGroup, verdict: GroupVerdict) -> Key:
+        """By the first record."""
+        return begun(pending)
+
+
 def order_of(settings: TrainerSettings) -> Order:
     """The strategy that the settings name."""
-    orders: dict[str, Order] = {"oldest": OldestFirst(), "freshest": FreshestFirst(), "arrival": Arrival()}
+    orders: dict[str, Order] = {
+        "oldest": OldestFirst(),
+        "freshest": FreshestFirst(),
+        "arrival": Arrival(),
+        "windowed": AsBegun(),
+    }
     return orders[settings.order.type]

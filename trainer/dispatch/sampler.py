@@ -8,14 +8,15 @@ reached at which the verdict on it may change, and when it is drawn. Leaves out:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from sortedcontainers import SortedList
 
 from rolloutlog.contract.events.group_events import GroupFinal
-from rolloutlog.contract.settings import Deadline
+from rolloutlog.contract.vocabulary import Verdict
+from rolloutlog.trainer.dispatch.admission import Admission, admission_of
 from rolloutlog.trainer.dispatch.by_headers import ready_by_headers
 from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Drop, Held, Ready, Reroll, Waiting
 from rolloutlog.trainer.dispatch.finals import expired_of, final_of
@@ -23,7 +24,7 @@ from rolloutlog.trainer.dispatch.order import Key, Order
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
-from rolloutlog.trainer.staleness.verdicts import GroupVerdict
+from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
 
 Due = tuple[int, str]
 """A step, or milliseconds of a partition's time, and the group to look at then."""
@@ -60,13 +61,17 @@ class Sampler:
     unwritten: UnwrittenEvents = field(default_factory=UnwrittenEvents)
     _settled: dict[str, _Settled] = field(default_factory=dict[str, _Settled])
     _doubtful: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
-    _ready: SortedList[tuple[Key, str]] = field(default_factory=SortedList)
+    _ready: SortedList[tuple[Key, str]] = field(default_factory=SortedList[tuple[Key, str]])
     _steps: list[Due] = field(default_factory=list[Due])
     _deadlines: dict[int, list[Due]] = field(default_factory=dict[int, list[Due]])
-    _timed: set[str] = field(default_factory=set[str])
+    _timed: dict[str, int] = field(default_factory=dict[str, int])
+    _prefixes: dict[str, tuple[int, PendingGroup]] = field(default_factory=dict[str, tuple[int, PendingGroup]])
+    _withheld: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
+    _admission: Admission = field(init=False)
     _digest: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self._admission = admission_of(self.dispatch.settings)
         self._digest = self.dispatch.settings.digest  # asked once, since it is dear
 
     @property
@@ -77,7 +82,17 @@ class Sampler:
     @property
     def has_deadlines(self) -> bool:
         """True where time alone may settle a group."""
-        return isinstance(self.dispatch.settings.straggler, Deadline)
+        return any(self._deadlines.values())
+
+    @property
+    def withheld(self) -> int:
+        """Groups that lack members whom nobody is asked for before newer weights are published."""
+        return len(self._withheld)
+
+    def doomed(self, step: int | None) -> bool:
+        """True while nothing that is sampled from now on can be trained at `step`: only newer weights help. Whoever
+        waits, with no batch lent that may still publish some, waits for nothing else."""
+        return all(self.dispatch.doomed(step, env) for env in (None, *self.dispatch.settings.environments))
 
     def settle(self, partition: int, group: str, step: int | None) -> None:
         """Judge a group that changed, unless that can't have made a difference."""
@@ -85,19 +100,23 @@ class Sampler:
         if pending is None or pending.drawn:
             return
         self._doubtful.pop(group, None)
+        self._admission.saw(pending)
         settled = self._settled.get(group)
         if settled is None and self._waits(pending):
+            self._look_at_prefixes(pending, pending.just_aborted(), step)
             return
-        if settled is None or pending.stirred or settled.members < pending.group.needed:
+        most = self.dispatch.quorum(pending, self._now(pending)).keep
+        if settled is None or pending.stirred or settled.members < most:
             self._judge(pending, step)
 
     def settle_overdue(self, step: int | None) -> None:
         """Judge the groups whose deadline the partition's time has passed."""
         for partition, deadlines in self._deadlines.items():
             while deadlines and deadlines[0][0] <= self.assemblies[partition].time.now:
-                _, group = heappop(deadlines)
-                self._timed.discard(group)
-                self.settle(partition, group, step)
+                due, group = heappop(deadlines)
+                if self._timed.get(group) == due:
+                    del self._timed[group]
+                    self.settle(partition, group, step)
 
     def to_read(self, size: int, step: int | None) -> list[PendingGroup]:
         """Groups whose values must be read before `size` can be picked, and then settled again."""
@@ -111,15 +130,22 @@ class Sampler:
         one that is `to_read`."""
         if step is not None:
             self._reach(step)
+        self._ask_withheld(step)
+        round_, at = self._admission.round(size), 0
         picks: list[Pick] = []
-        while len(picks) < min(size, len(self._ready)):
-            _, group = self._ready[len(picks)]
+        while len(picks) < size and at < len(self._ready):
+            _, group = self._ready[at]
             pending = self._settled[group].pending
+            if not round_.admits(pending):
+                at += 1
+                continue
             if pending.unread:
                 break
             decision = self._decide(pending, step)
             if isinstance(decision, Ready):
                 picks.append(Pick(pending, decision.verdict, self._final(pending, decision)))
+                round_.picked(pending)
+                at += 1
             else:
                 self._act(pending, decision, step)
         return picks
@@ -128,25 +154,77 @@ class Sampler:
         """The picked groups leave; records that come for them from now on are late, unless they are given back."""
         for pick in picks:
             pick.pending.drawn = True
+            self._admission.took(pick.pending)
             self._unsettle(pick.pending.id)
+
+    def ended(self, groups: Iterable[PendingGroup]) -> None:
+        """Groups that were taken are trained or dropped."""
+        for pending in groups:
+            self._admission.ended(pending)
 
     def give_back(self, groups: Sequence[PendingGroup], step: int | None) -> None:
         """Groups that were taken and not trained: judged again, with what came for them meanwhile."""
         for pending in groups:
             pending.drawn = False
+            self._admission.gave_back(pending)
             self.settle(pending.partition, pending.id, step)
 
     def _waits(self, pending: PendingGroup) -> bool:
         """True while members are awaited; a deadline is noted."""
-        now, straggler = self.assemblies[pending.partition].time.now, self.dispatch.settings.straggler
-        if self.dispatch.required(pending, now) is not None:
+        if self.dispatch.required(pending, self._now(pending)) is not None:
             return False
-        if isinstance(straggler, Deadline) and pending.id not in self._timed:
-            due = pending.timestamp + int(straggler.seconds * 1000)
-            if due > now:
-                self._timed.add(pending.id)
-                heappush(self._deadlines.setdefault(pending.partition, []), (due, pending.id))
+        self._note_deadline(pending)
         return True
+
+    def _note_deadline(self, pending: PendingGroup) -> None:
+        due = self.dispatch.due(pending, self._now(pending))
+        if due is not None and due < self._timed.get(pending.id, due + 1):
+            self._timed[pending.id] = due
+            heappush(self._deadlines.setdefault(pending.partition, []), (due, pending.id))
+
+    def _now(self, pending: PendingGroup) -> int:
+        return self.assemblies[pending.partition].time.now
+
+    def _look_at_prefixes(self, pending: PendingGroup, members: Collection[int], step: int | None) -> None:
+        """Of a group that waits, say which aborted members must not be resumed, and note when others mustn't."""
+        if not members or step is None or not self.dispatch.askable(pending, self._now(pending)):
+            return
+        spent, due = self.dispatch.spent(pending, members, step)
+        if spent and self.dispatch.doomed(step, pending.env):
+            self._withheld[pending.id] = pending
+        else:
+            self._expire(pending, spent, step + 1)
+        if due is not None and due < self._prefixes.get(pending.id, (due + 1, pending))[0]:
+            self._prefixes[pending.id] = (due, pending)
+            heappush(self._steps, (due, pending.id))
+
+    def _reach_prefixes(self, group: str, due: int, step: int) -> None:
+        """A step at which prefixes are spent, unless nobody would resume them, or more was noted since."""
+        noted, pending = self._prefixes.get(group, (None, None))
+        if pending is None or noted != due:
+            return
+        del self._prefixes[group]
+        there = self.assemblies[pending.partition].groups.get(group) is pending
+        if there and not pending.drawn and group not in self._settled and self._waits(pending):
+            self._look_at_prefixes(pending, pending.aborted, step)
+
+    def _expire(self, pending: PendingGroup, members: Iterable[MemberVerdict], step: int) -> None:
+        for member in members:
+            event = expired_of(pending, member, step=step, timeline=self.dispatch.history.timeline)
+            self.unwritten.expired.append(event)
+            pending.expire(member.member, member.attempt, self._now(pending))
+        self._note_deadline(pending)
+
+    def _ask_withheld(self, step: int | None) -> None:
+        """Weights may have been published, so that it is worth asking again."""
+        for pending in [p for p in self._withheld.values() if not self.dispatch.doomed(step, p.env)]:
+            del self._withheld[pending.id]
+            if pending.drawn or self.assemblies[pending.partition].groups.get(pending.id) is not pending:
+                continue
+            if self._waits(pending):
+                self._look_at_prefixes(pending, pending.aborted, step)
+            else:
+                self._judge(pending, step)
 
     def _reach(self, step: int) -> None:
         """Judge the groups on which the verdict may change at this step."""
@@ -155,6 +233,8 @@ class Sampler:
             settled = self._settled.get(group)
             if settled is not None and settled.due == due:
                 self._judge(settled.pending, step)
+            else:
+                self._reach_prefixes(group, due, step)
 
     def _judge(self, pending: PendingGroup, step: int | None) -> None:
         if pending.unread:
@@ -166,37 +246,43 @@ class Sampler:
         """Judge a group by its headers, as far as that goes."""
         self._unsettle(pending.id)
         pending.stirred = False
-        verdict = None if step is None else ready_by_headers(pending, self.dispatch, step)
+        most = self.dispatch.quorum(pending, self._now(pending)).keep
+        verdict = None if step is None else ready_by_headers(pending, self.dispatch, step, most)
         if verdict is None:
             self._doubtful[pending.id] = pending
         else:
-            self._place(pending, verdict, held=False, due=self.dispatch.rule.next_change(verdict))
+            self._place(pending, verdict, held=False, due=self.dispatch.rule_of(pending.env).next_change(verdict))
 
     def _decide(self, pending: PendingGroup, step: int | None) -> Decision:
         return self.dispatch.decide(pending, step, self.assemblies[pending.partition].time.now)
 
     def _act(self, pending: PendingGroup, decision: Decision, step: int | None) -> None:
         self._unsettle(pending.id)
+        self._withheld.pop(pending.id, None)
         pending.stirred = False
         match decision:
             case Ready(verdict) | Held(verdict):
-                changes = [] if step is None else [self.dispatch.rule.next_change(verdict), verdict.held_until]
+                rule = self.dispatch.rule_of(pending.env)
+                changes = [] if step is None else [rule.next_change(verdict), verdict.held_until]
                 due = min((change for change in changes if change is not None), default=None)
                 self._place(pending, verdict, held=isinstance(decision, Held), due=due)
+            case Reroll(withheld=True):
+                self._withheld[pending.id] = pending
             case Reroll(verdict, members):
-                for member in members:
-                    event = expired_of(pending, member, step=verdict.step, timeline=self.dispatch.history.timeline)
-                    self.unwritten.expired.append(event)
-                    pending.expire(member.member, member.attempt)
+                self._expire(pending, members, verdict.step)
+                self._look_at_prefixes(pending, pending.aborted, step)
             case Drop():
                 final = self._final(pending, decision)
                 self.unwritten.dropped.append(final)
+                self._admission.ended(pending)
                 self.assemblies[pending.partition].end(pending.id)
             case Waiting():
-                pass
+                self._note_deadline(pending)
+                self._look_at_prefixes(pending, pending.aborted, step)
 
     def _place(self, pending: PendingGroup, verdict: GroupVerdict, *, held: bool, due: int | None) -> None:
-        settled = _Settled(pending, self.order.key(pending, verdict), held, due, len(verdict.members))
+        fresh = sum(member.verdict is not Verdict.BASELINE for member in verdict.members)
+        settled = _Settled(pending, self.order.key(pending, verdict), held, due, fresh)
         self._settled[pending.id] = settled
         if not held:
             self._ready.add((settled.key, pending.id))
@@ -219,4 +305,5 @@ class Sampler:
             as_of=as_of,
             settings=self._digest,
             reason=reason,
+            detail=decision.detail if isinstance(decision, Drop) else None,
         )

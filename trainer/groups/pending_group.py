@@ -41,12 +41,13 @@ class PayloadBytes:
 class PendingGroup:
     """A group that hasn't ended. `offset` and `timestamp` are of its first record, `touched` the newest timestamp.
 
-    `tries` counts how often each member expired. `drawn` while a batch holds it: what comes then is folded, and counts
-    only if the batch goes back. `cut`: records of it may have been deleted, so why a member is missing is unknown.
-    `closed`: nobody is asked for anything more, since it had ended once on a timeline that was left; what isn't there
-    is cancelled. `unread` are members that stand by the word of their headers: their values are read before anything is
-    decided that is written. `stirred`: something was said of a member that was complete before. `memory` counts the
-    payloads, which `keep` and `let_go` alone add and remove.
+    `tries` counts how often each member expired; `asked_at` is the partition's time when one was asked for again last.
+    `unread` are members that stand by the word of their headers: their values are read before anything is decided that
+    is written. `env` is its environment, `named_by` the first member whose record says it. `drawn` while a batch holds
+    it: what comes then is folded, and counts only if the batch goes back. `closed`: nobody is asked for anything more,
+    since it had ended once on a timeline that was left; what isn't there is cancelled. `cut`: records of it may have
+    been deleted, so why a member is missing is unknown. `stirred`: something was said of a member that was complete
+    before. `memory` counts the payloads, which `keep` and `let_go` alone add and remove.
     """
 
     group: Group
@@ -58,11 +59,16 @@ class PendingGroup:
     payloads: dict[int, Payload] = field(default_factory=dict[int, Payload])
     unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
     tries: dict[int, int] = field(default_factory=dict[int, int])
+    env: str | None = None
+    named_by: int | None = None
+    asked_at: int | None = None
     drawn: bool = False
     cut: bool = False
     closed: bool = False
     stirred: bool = False
     memory: PayloadBytes = field(default_factory=PayloadBytes)
+    _aborted: int = 0
+    _just_aborted: int = 0
     _complete: int = 0
     _resolved: int = 0
 
@@ -93,6 +99,16 @@ class PendingGroup:
         everybody = (1 << self.group.size) - 1
         return everybody > 0 and (self.closed or self._resolved & everybody == everybody)
 
+    @property
+    def aborted(self) -> list[int]:
+        """Members whose prefix may be resumed."""
+        return _members(self._aborted)
+
+    def just_aborted(self) -> list[int]:
+        """Those of them at which nobody has looked yet; asked once."""
+        found, self._just_aborted = _members(self._just_aborted), 0
+        return found
+
     def may_announce(self, slot: Slot) -> bool:
         """True where a record can be taken by its headers, and be taken back: nothing else was said of its member, and
         it agrees with the others."""
@@ -104,6 +120,7 @@ class PendingGroup:
         """Fold a record by its headers."""
         member = fact.slot.member
         self.group.admit(Shape.of(fact.slot), member, fact.record)
+        self._name(fact.slot)
         self.unread[member] = fact if keep else replace(fact, event=None)
         self.memory.held += self.unread[member].held
         self._look(member)
@@ -121,6 +138,10 @@ class PendingGroup:
         at all."""
         self.forget(slot.member)
         self.group.withdraw(slot.member, slot.attempt)
+        if self.named_by == slot.member:
+            self.env = self.named_by = None
+            for other in (*self.unread.values(), *self.payloads.values()):
+                self._name(other.slot)
         if rejected is not None:
             self.reject(slot, rejected)
         self._look(slot.member)
@@ -136,12 +157,17 @@ class PendingGroup:
         return disposition
 
     def _hold(self, rollout: Rollout, payload: Payload | None) -> None:
-        """Keep what a completed record sampled, unless it expired before it came."""
+        """Keep what a record sampled, unless it expired before it came; the payload of a completed one."""
         slot = rollout.slot
-        if rollout.status is Status.COMPLETED and slot.attempt > self.group.member(slot.member).expired:
+        self._name(slot)
+        if rollout.status is not Status.FAILED and slot.attempt > self.group.member(slot.member).expired:
             self.tokens[slot.member] = MemberTokens.of(slot.member, slot.attempt, rollout.trajectory)
-            if payload is not None:
+            if payload is not None and rollout.status is Status.COMPLETED:
                 self.keep(slot.member, payload)
+
+    def _name(self, slot: Slot) -> None:
+        if self.env is None and slot.env is not None:
+            self.env, self.named_by = slot.env, slot.member
 
     def reject(self, slot: Slot, rejected: Rejected) -> None:
         """Fold a bad record whose headers could be read."""
@@ -167,10 +193,11 @@ class PendingGroup:
         self.forget(member)
         self._look(member)
 
-    def expire(self, member: int, attempt: int) -> None:
-        """Fold an expired attempt, once."""
+    def expire(self, member: int, attempt: int, at: int) -> None:
+        """Fold an attempt that expired at that time of the partition, once."""
         if self.group.expire(member, attempt) is Disposition.TAKEN:
             self.tries[member] = self.tries.get(member, 0) + 1
+            self.asked_at = max(at, self.asked_at or 0)
             if member in self.tokens and self.tokens[member].attempt <= attempt:
                 self.forget(member)
             self._look(member)
@@ -205,6 +232,7 @@ class PendingGroup:
         bit, member = 1 << index, self.group.members.get(index)
         self.stirred |= bool(self._complete & bit)
         self._complete, self._resolved = self._complete & ~bit, self._resolved & ~bit
+        self._aborted, self._just_aborted = self._aborted & ~bit, self._just_aborted & ~bit
         if member is None:
             return
         status = member.status
@@ -213,3 +241,10 @@ class PendingGroup:
             self._resolved |= bit
         elif status in (MemberStatus.FAILED, MemberStatus.CANCELLED):
             self._resolved |= bit
+        elif status is MemberStatus.ABORTED:
+            self._aborted |= bit
+            self._just_aborted |= bit
+
+
+def _members(bits: int) -> list[int]:
+    return [index for index in range(bits.bit_length()) if bits >> index & 1] if bits else []

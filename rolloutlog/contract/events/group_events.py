@@ -56,7 +56,8 @@ class MemberOutcome(BaseModel):
 
 
 class GroupFinal(BaseModel):
-    """`group.trained` (reason None) or `group.dropped`; `settings` is the digest of the trainer's that judged it."""
+    """`group.trained` (reason None) or `group.dropped`; `settings` is the digest of the trainer's that judged it,
+    `detail` what a filter said that dropped it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,6 +67,7 @@ class GroupFinal(BaseModel):
     step: Counted
     pass_number: Counted = 1
     reason: DropReason | None = None
+    detail: str | None = None
     as_of: Counted
     masks: str | None = None
     settings: str | None = None

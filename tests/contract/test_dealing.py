@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.shares import deal
+from rolloutlog.contract.numbers import deal
 
 
 @pytest.mark.parametrize(
