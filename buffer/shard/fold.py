@@ -259,7 +259,7 @@ class Fold:
 
     def _ended(self, row: EndedRow) -> Disposition:
         """Only its id is kept, and that it counted."""
-        self.groups.forget(row.group, self.places.chunks.add(row))
+        self.groups.forget(row.group, self.places.forget(row))
         self.pool.forget(row.group)
         return Disposition.TAKEN
 

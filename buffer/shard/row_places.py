@@ -38,6 +38,11 @@ class RowPlaces:
         """What the newest shard row says of rows that may lie below those that are read."""
         self.begins, self.wanted = row.begins, row.wanted
 
+    def forget(self, row: EndedRow) -> bytes:
+        """No row of that group is needed any more; its id."""
+        self.groups.pop(row.group, None)
+        return self.chunks.add(row)
+
     def placed(self, row: Row, offset: int, groups: GroupTable, pool: Pool) -> None:
         """A row lies at `offset`."""
         self.end = offset + 1
@@ -48,8 +53,6 @@ class RowPlaces:
                 pass
             case EndedRow() | ChunkRow():
                 self.chunks.placed(row, offset)
-                if isinstance(row, EndedRow):
-                    self.groups.pop(row.group, None)
             case _:
                 if groups.find(row.group) is not None:
                     self.groups.setdefault(row.group, offset)

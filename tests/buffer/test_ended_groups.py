@@ -10,7 +10,7 @@ import pytest
 
 from rolloutlog.buffer.group.ended_ids import LEAST_FRESH, EndedIds
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.rows import ChunkRow, EndedRow, StateRow
+from rolloutlog.buffer.index.rows import ChunkRow, EndedRow, SeedRow, StateRow
 from rolloutlog.buffer.shard.ended_chunks import CHUNK
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
@@ -49,6 +49,14 @@ class TestForgetting:
         assert (groups.opened, groups.closed, len(groups.forgotten)) == ({}, {}, 1)
         assert group_id("a") in groups.forgotten
         assert [row.group for row in log.rows if isinstance(row, EndedRow)] == [group_id("a")]
+
+    def test_the_shard_row_that_forgets_it_needs_its_rows_no_more(self) -> None:
+        log = log_of(*trained("a")[:-1], fresh("b"))
+        owner = settled(log)
+        log.append(final("a", 2))
+        owner.settle()
+        rows = {row.group: at for at, row in reversed([*enumerate(log.rows)]) if isinstance(row, SeedRow)}
+        assert needed_of(log) == rows[group_id("b")]
 
     def test_whatever_comes_of_it_later_opens_nothing(self) -> None:
         log = log_of(*trained("a"))
