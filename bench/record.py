@@ -21,7 +21,7 @@ NOW = 1_790_000_000_000
 SOURCE = "/bench"
 
 
-def rollout(group: str = "be7c" * 8, member: int = 0) -> Rollout:
+def rollout(group: str = "be7c" * 8, member: int = 0, reward: float = 0.625) -> Rollout:
     """The record, for that slot of a group of 8."""
     random = np.random.default_rng([int(group, 16), member])
     versions = [Policy(0, 41)] * SWITCH + [Policy(0, 42)] * (RESPONSE - SWITCH)
@@ -46,5 +46,5 @@ def rollout(group: str = "be7c" * 8, member: int = 0) -> Rollout:
     slot = Slot(
         group=group, group_size=8, member=member, run="bench", env="sums", origin_seed="5eed" * 8, origin_offset=1
     )
-    facts = {"reward": 0.625, "stop_condition": "stop", "task": {"prompt": text[:300]}}
+    facts = {"reward": reward, "stop_condition": "stop", "task": {"prompt": text[:300]}}
     return Rollout(slot, Trajectory.build(nodes, facts))

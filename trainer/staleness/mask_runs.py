@@ -29,8 +29,11 @@ def everything(length: int) -> Spans:
 
 def spans_of(mask: Bools) -> Spans:
     """Spans of a mask, any length."""
-    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
-    return np.stack([edges[::2], edges[1::2] - edges[::2]], axis=1).astype(np.int64)
+    if not len(mask):
+        return NOTHING
+    inner = np.flatnonzero(mask[1:] != mask[:-1]) + 1
+    edges = np.concatenate([[0] if mask[0] else [], inner, [len(mask)] if mask[-1] else []]).astype(np.int64)
+    return np.stack([edges[::2], edges[1::2] - edges[::2]], axis=1)
 
 
 def spans_of_runs(lengths: npt.NDArray[np.int64], kept: Bools) -> Spans:

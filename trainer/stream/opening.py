@@ -39,6 +39,10 @@ from rolloutlog.trainer.stream.starting import Start, first_step, start_point
 
 log = logging.getLogger(__name__)
 
+FETCH_WAIT_MS = 20
+"""How long a broker keeps a fetch that finds nothing. A record waits for the answer to a fetch that is out for other
+partitions than its own, since a client has one at a time, so this bounds how late a group's last member is seen."""
+
 
 @dataclass(slots=True)
 class Parts:
