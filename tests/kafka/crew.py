@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ from typing import Self
 
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.owners import owners
+from rolloutlog.kafka.write.transactions import TransactionalWriter
 from tests.producers.log import until
 
 ROOT = Path(__file__).parents[2]
@@ -58,14 +60,28 @@ class Crew:
         finally:
             os.kill(worker.pid, signal.SIGCONT)
 
+    def restart(self, number: int) -> None:
+        """SIGTERM one, which gives its partitions up, and start another in its place."""
+        self.workers[number].terminate()
+        self.workers[number].wait(60)
+        self.workers[number] = self._spawn()
+
+    async def fence(self, partition: int) -> None:
+        """A stranger takes over the writer's name: the owner is fenced in the midst of whatever it does."""
+        name = self._connection.names.transactional_id("buffer", partition)
+        async with TransactionalWriter(self._connection, name):
+            pass
+
     async def fault(self, chance: random.Random) -> str:
         """One fault, chosen by `chance`; says which."""
-        number = chance.randrange(self._size)
-        if chance.random() < 0.5:
-            self.kill(number)
-            return f"killed {number}"
-        await self.freeze(number)
-        return f"froze {number}"
+        number, kind = chance.randrange(self._size), chance.choice(("kill", "kill", "freeze", "fence", "restart"))
+        if kind == "freeze":
+            await self.freeze(number)
+        elif kind == "fence":
+            await self.fence(number % PARTITIONS)
+        else:
+            await asyncio.to_thread(self.kill if kind == "kill" else self.restart, number)
+        return f"{kind} {number}"
 
     def stop(self) -> list[int]:
         """SIGTERM to all, once each has joined; their exit codes."""
