@@ -31,8 +31,8 @@ from rolloutlog.kafka.loop.collection import seldom_collected
 from rolloutlog.kafka.loop.handler import Moment
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
-from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.tail import Tail
+from rolloutlog.kafka.run_payloads import RunPayloads
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
 from rolloutlog.producers.checked_record import checked_rollout
@@ -119,7 +119,7 @@ async def bare(connection: Connection) -> float:
 async def folded(connection: Connection, settings: Settings) -> float:
     """Seconds of shards that read, check and fold, and write nothing."""
     starts = {(topic, number): 0 for topic in INPUT_TOPICS for number in range(PARTITIONS)}
-    async with PayloadReader(connection) as payloads, Tail(connection, starts) as tail:
+    async with RunPayloads(connection, None) as payloads, Tail(connection, starts) as tail:
         shards = [BufferShard(number, settings, payloads, None) for number in range(PARTITIONS)]
         with seldom_collected():
             start, left = perf_counter(), RECORDS
@@ -147,7 +147,7 @@ async def ours(connection: Connection, settings: Settings, records: int) -> floa
             super().committed(offsets)
             clock.commits(self.shard.fold.next_offsets[Topic.ROLLOUTS], self.shard.fold.partition)
 
-    async with PayloadReader(connection) as payloads:
+    async with RunPayloads(connection, None) as payloads:
         loop = PartitionLoop(connection, lambda number: Timed(number, settings, payloads, None), LoopOptions(anew=True))
         clock.when_done(loop.stop)
         await loop.run()

@@ -22,8 +22,9 @@ from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 from rolloutlog.kafka.open_bounds import OpenBounds
-from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.kafka.run_payloads import RunPayloads
 from rolloutlog.kafka.run_record import agree
+from rolloutlog.kafka.source_log import source_of
 
 OnStart = Callable[[PartitionLoop], None]
 
@@ -43,13 +44,17 @@ async def run_buffer(
     BrokerUnreachable when the cluster was away for too long. Returns the loop, to look at what it did.
     """
     connection = await connect(settings, Role.BUFFER)
-    settings = (await agree(connection, settings)).fit(settings)
-    options = options or LoopOptions()
+    run = await agree(connection, settings)
+    settings, options = run.fit(settings), options or LoopOptions()
+    source = source_of(connection, run, patience_s=options.patience_s)
     blobs = store_of(settings, patience_s=options.patience_s if drain else FOR_EVER)
     bounds = OpenBounds(connection, settings.trainer)
-    async with PayloadReader(connection, cache_bytes=settings.buffer.cache_bytes) as payloads:
+    async with RunPayloads(connection, blobs, source, cache_bytes=settings.buffer.cache_bytes) as payloads:
         loop = PartitionLoop(
-            connection, lambda partition: BufferShard(partition, settings, payloads, blobs, bounds), options, blobs
+            connection,
+            lambda partition: BufferShard(partition, settings, payloads, blobs, bounds, source),
+            options,
+            blobs,
         )
         if on_start is not None:
             on_start(loop)

@@ -14,6 +14,7 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.rendering import Void
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.consumers.fold_rows import recall_chunk, restore
+from rolloutlog.consumers.source_folding import begin, fold_portion
 from rolloutlog.contract.errors import NotFound, RunMismatch
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.validation import read_rollout
@@ -26,7 +27,8 @@ from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.loop.handler import Checkpoint, Inputs, Moment
 from rolloutlog.kafka.loop.index_reader import index_row, shard_row
 from rolloutlog.kafka.open_bounds import OpenBounds
-from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.kafka.run_payloads import RunPayloads
+from rolloutlog.kafka.source_log import SourceLog
 
 log = logging.getLogger(__name__)
 
@@ -42,17 +44,19 @@ class BufferShard:
         self,
         partition: int,
         settings: Settings,
-        payloads: PayloadReader,
+        payloads: RunPayloads,
         blobs: BlobStore | None,
         bounds: OpenBounds | None = None,
+        source: SourceLog | None = None,
     ) -> None:
         self.shard = Shard.empty(partition, settings)
-        self._bounds = bounds
+        self._bounds, self._source = bounds, source
         self._settings, self._payloads, self._blobs = settings, payloads, blobs
 
     def begin(self, first_row: int) -> None:
-        """Start with nothing."""
+        """Start with nothing, before the source."""
         self.shard.fold.places.begin(first_row)
+        begin(self.shard, self._source)
 
     def recall(self, row: Event) -> Checkpoint:
         """Where the newest shard row says that the inputs were read to. Raises RunMismatch, IndexMismatch."""
@@ -86,6 +90,10 @@ class BufferShard:
                 " ..." if gone[NAMED:] else "",
             )
 
+    async def fold_source(self, moment: Moment) -> int | None:
+        """Fold a portion of the source; its events, None where nothing of it is left."""
+        return await fold_portion(self.shard, self._source, now=moment.now)
+
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:
         """Fold events of the inputs."""
         for event in events:
@@ -103,7 +111,7 @@ class BufferShard:
             if missing := self.shard.missing():
                 found = await self._payloads.read_those_there(missing)
                 for handle in missing:
-                    self.shard.supply(handle.offset, await self._payload(handle, found.get(handle)))
+                    self.shard.supply(handle, await self._payload(handle, found.get(handle)))
             if not self.shard.render(now=moment.now):
                 break
         return self.shard.flush(now=moment.now, clock=moment.clock)
@@ -117,7 +125,7 @@ class BufferShard:
             log.warning("the source at rollouts/%s is gone, so nothing is derived from it", handle)
             return Void(Skip.GONE, f"rollouts/{handle} isn't on the log any more")
         try:
-            return read_rollout(event, await resolve_body(event, self._blobs)).trajectory
+            return read_rollout(event, await self._payloads.body(handle, event)).trajectory
         except NotFound as error:
             log.warning("the body of the source at rollouts/%s is gone, so nothing is derived of it: %s", handle, error)
             return Void(Skip.GONE, error.message)

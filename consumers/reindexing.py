@@ -34,9 +34,10 @@ from rolloutlog.kafka.loop.handler import Inputs, Moment
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 from rolloutlog.kafka.read.ends import ends
-from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.run_payloads import RunPayloads
 from rolloutlog.kafka.run_record import agree
+from rolloutlog.kafka.source_log import SourceLog, source_of
 
 OF_GROUP = frozenset({RejectReason.CONFLICT, RejectReason.GROUP_SIZE, RejectReason.ORIGIN})
 """What the fold finds out again: the record is sound, and takes its places (design/buffer#pool)."""
@@ -79,12 +80,13 @@ class ReindexShard(BufferShard):
         self,
         partition: int,
         settings: Settings,
-        payloads: PayloadReader,
+        payloads: RunPayloads,
         blobs: BlobStore | None,
         dead_letters: KnownLetters,
         done: set[int],
+        source: SourceLog | None,
     ) -> None:
-        super().__init__(partition, settings, payloads, blobs)
+        super().__init__(partition, settings, payloads, blobs, source=source)
         self._dead_letters, self._done = dead_letters, done
         self.shard.fold.whole = False
         self.shard.is_dirty = True  # an empty partition gets its shard row too
@@ -102,7 +104,7 @@ class ReindexShard(BufferShard):
         """Rows, dead letters that nobody has written, and the shard row."""
         for topic, offset in inputs.items():
             self.shard.passed(topic, offset)
-        if moment.caught_up and not self.shard.fold.whole:
+        if moment.caught_up and self.shard.fold.source_next is None and not self.shard.fold.whole:
             self.shard.fold.whole = self.shard.is_dirty = True
         records = self.shard.flush(now=moment.now, clock=moment.clock)
         return [record for record in records if not self._is_repeated(record)]
@@ -130,19 +132,24 @@ async def reindex(
     Raises what a run refuses at its start, Fenced where a buffer service runs or comes in between, BrokerUnreachable.
     """
     connection = await connect(settings, Role.BUFFER)
-    settings = (await agree(connection, settings)).fit(settings)
+    run = await agree(connection, settings)
+    settings = run.fit(settings)
     options = replace(options or LoopOptions(), anew=True)
     await _alone(connection, options.role)
     blobs = store_of(settings, patience_s=options.patience_s)
+    source = source_of(connection, run, patience_s=options.patience_s)
     known, done = await _dead_letters(connection), set[int]()
     cut = [
         f"{connection.names.topic(topic)}/{partition} begins at offset {end.first}"
         for (topic, partition), end in (await ends(connection, INPUT_TOPICS)).items()
         if end.first > 0
     ]
-    async with PayloadReader(connection) as payloads:
+    async with RunPayloads(connection, blobs, source) as payloads:
         loop = PartitionLoop(
-            connection, lambda number: ReindexShard(number, settings, payloads, blobs, known, done), options, blobs
+            connection,
+            lambda number: ReindexShard(number, settings, payloads, blobs, known, done, source),
+            options,
+            blobs,
         )
         if on_start is not None:
             on_start(loop)

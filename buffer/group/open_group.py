@@ -186,4 +186,4 @@ def mark_of(seed: Seed, partition: int, *, refused: bool = False) -> Mark | None
     if seed.source is None or seed.anchor is None or seed.derivation is None or seed.asks:
         return None
     where = seed.source.where
-    return Mark(where.offset, seed.derivation, seed.anchor.node, refused) if where.partition == partition else None
+    return Mark(where.place, seed.derivation, seed.anchor.node, refused) if where.partition == partition else None

@@ -11,12 +11,15 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
+from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.record.slot import MAX_GROUP
 from rolloutlog.contract.vocabulary import EventType
 
 MAX_NUMBER = 2**63 - 1
 
 Number = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+Place = Annotated[int, Meta(ge=-BEFORE, le=MAX_NUMBER)]
+"""An offset; of what lies in a source, `BEFORE` below it."""
 Text = Annotated[str, Meta(min_length=1)]
 Size = Annotated[int, Meta(ge=1, le=MAX_GROUP)]
 Member = Annotated[int, Meta(ge=0, lt=MAX_GROUP)]
@@ -35,9 +38,10 @@ class IndexRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
 
 
 class EventRow(IndexRow, frozen=True):
-    """A row of one event; `id` is that event's, of its group. `offset` lies on the topic of the event."""
+    """A row of one event; `id` is that event's, of its group. `offset` lies on the topic of the event, and is a place
+    below 0 where that is a source's (design/buffer#source)."""
 
-    offset: Number
+    offset: Place
     id: Text
     group: Text
 

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
-from rolloutlog.buffer.index.index_row import Attempt, IndexRow, Member, Number, Size, Text
+from rolloutlog.buffer.index.index_row import Attempt, IndexRow, Member, Number, Place, Size, Text
 from rolloutlog.buffer.index.packed_anchors import check_packed, unpack
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.contract.handles import Handle
@@ -33,11 +33,12 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
     kind, at which it could be resumed; `snapshots` are those nodes of them of which the state was kept, None where that
     of no node was; `faulty` are types of derivations that failed on it. `step` is the train step in whose window it was
     made, as far as it is known. `replay_env`: `env` is the name of the replay environment that derived it, as its own
-    run recorded it.
+    run recorded it. `namespace` is the source that it lies in, "" where it is on the own log; then `offset` is a place
+    below 0.
     """
 
     TYPE: ClassVar[EventType] = EventType.ROLLOUT_INDEXED
-    offset: Number
+    offset: Place
     size: Number
     timestamp: int
     group: Text
@@ -71,12 +72,14 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
     faulty: tuple[str, ...] = ()
     snapshots: tuple[Number, ...] | None = None
     replay_env: bool = False
+    namespace: str = ""
 
     @property
     def key(self) -> str:
-        """Kind and event id; a dead record's is its offset, since the row of an attempt with its id may be there, and a
+        """Kind and event id; a dead record's, and a source's, is its offset, since the row of an attempt with its id
+        may be there, and a
         rejected one has a kind of its own, so that compaction never takes one for the other (design/buffer#pool)."""
-        if self.dead:
+        if self.dead or self.namespace:
             return f"{DEAD_KEY}/{self.offset}"
         return f"{REJECTED_KEY if self.rejected else KEY}/{attempt_id(self.group, self.member, self.attempt)}"
 
@@ -92,7 +95,7 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
 
     def handle(self, partition: int) -> Handle:
         """Where the record lies."""
-        return Handle(partition, self.offset, self.size)
+        return Handle.at(partition, self.offset, self.size, self.namespace)
 
     def check(self) -> None:
         """Refuse what is of its types and yet no shard writes, so that a fold needn't. Raises ValueError."""
@@ -102,4 +105,6 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
             raise ValueError(f"a digest of {len(self.sha256)} bytes")
         if self.unfit and self.unfit not in _SKIPS:
             raise ValueError(f"a rollout is unfit for {self.unfit!r}, which is no reason")
+        if (self.offset < 0) != bool(self.namespace):
+            raise ValueError(f"a place of {self.offset} in {self.namespace!r}")
         check_packed(self.packed)

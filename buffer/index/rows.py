@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from rolloutlog.buffer.index.index_row import Attempt, EventRow, IndexRow, Member, Number, Size, Text
+from rolloutlog.buffer.index.index_row import Attempt, EventRow, IndexRow, Member, Number, Place, Size, Text
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.ids import ID_BYTES, ended_id
@@ -156,7 +156,8 @@ class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
     (resolved underived groups, derived seeds; `census` is for people who look). `sources_from` is the offset on
     `rollouts` of the oldest source: older ones were evicted. The fold's rows begin at the offset `begins`; `whole`
     False while a reindex hasn't read its inputs to their end. `wanted` is where the newest row of wanted seeds lies
-    that was written before, `chunk` the newest chunk.
+    that was written before, `chunk` the newest chunk. `source` is the next offset to fold of the source's `rollouts`,
+    None where there is none or all of it is folded.
 
     One key a partition: the newest shard row is the truth.
     """
@@ -167,7 +168,7 @@ class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
     group_events: Number
     settings: Text
     needed: Number
-    sources_from: Number
+    sources_from: Place
     resolved: Number
     drawn: Number
     next_draw: Number
@@ -176,6 +177,7 @@ class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
     whole: bool
     wanted: Number | None
     chunk: Number | None = None
+    source: Number | None = None
 
     def next_offset(self, topic: Topic) -> int:
         """Next offset to fold of an input topic."""

@@ -71,7 +71,9 @@ def table_of(candidates: Iterable[FrozenCandidate], derivations: Sequence[str], 
     """Their rows, with the derivation and the kind of anchor as places in these names."""
     rows = [
         (
-            *each.handle,
+            each.handle.partition,
+            each.handle.place,
+            each.handle.size,
             np.frombuffer(each.digest, np.uint8),
             derivations.index(each.derivation),
             kinds.index(each.point.kind),
@@ -85,11 +87,14 @@ def table_of(candidates: Iterable[FrozenCandidate], derivations: Sequence[str], 
     return np.array(rows, CANDIDATE)
 
 
-def candidate_at(table: Table, place: int, derivations: Sequence[str], kinds: Sequence[str]) -> FrozenCandidate:
-    """One row. Raises IndexError where it names what isn't among the names."""
+def candidate_at(
+    table: Table, place: int, derivations: Sequence[str], kinds: Sequence[str], source: str | None = None
+) -> FrozenCandidate:
+    """One row; `source` is the namespace of those that lie in one. Raises IndexError where it names what isn't
+    among the names."""
     partition, offset, size, digest, derivation, kind, node, tokens, draws, reward = _values(table, place)
     return FrozenCandidate(
-        Handle(partition, offset, size),
+        Handle.at(partition, offset, size, source or ""),
         digest.tobytes(),
         derivations[int(derivation)],
         AnchorPoint(kinds[int(kind)], node, tokens),

@@ -22,6 +22,7 @@ from rolloutlog.buffer.index.rows import (
     StateRow,
     TakeRow,
 )
+from rolloutlog.buffer.index.source_rows import of_source
 from rolloutlog.contract.events.seeds import Draw
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 
@@ -82,11 +83,13 @@ class Horizon:
     reached: bool = False
 
     def taken(self, row: Row) -> GroupRow | None:
-        """The row, where it lies below; call for every row in the order of the index."""
+        """The row, where it lies below, as all of a source does; call for every row in the order of the index."""
         found = input_of(row)
         if found is None:
             return None
         topic, said = found
+        if of_source(said):
+            return said
         if not self._takes(topic, said.offset):
             return None
         self.below = self.below.past(topic, said.offset)

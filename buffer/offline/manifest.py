@@ -14,11 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rolloutlog.buffer.offline.cut import Cut
 from rolloutlog.contract.errors import ManifestInvalid
-from rolloutlog.contract.settings import NAMESPACE, Settings, settings_digest
+from rolloutlog.contract.handles import NAMESPACE
+from rolloutlog.contract.settings import Settings, settings_digest
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.wire.rejection import problem_of
 
-VERSION = 1
+VERSION = 2
 MANIFEST, CANDIDATES = "manifest.json", "candidates.npy"
 Offset = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1)]
@@ -37,11 +38,15 @@ class CandidateFile(_Part):
 
 
 class Manifest(_Part):
-    """`offsets` are the next ones of each input topic, by partition; `settings` the text that a run agrees on, under
+    """`begins` are the first offsets of `rollouts`, `offsets` the next ones of each input topic, by partition; `source`
+    is
+    the namespace that the run draws on besides its own, if any; `settings` the text that a run agrees on, under
     `settings_digest`; `derivations` and `kinds` what the candidates' numbers mean."""
 
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     namespace: Annotated[str, Field(pattern=NAMESPACE)]
+    source: Annotated[str, Field(pattern=NAMESPACE)] | None = None
+    begins: list[Offset]
     offsets: dict[Name, list[Offset]]
     settings: dict[str, Any]
     settings_digest: Name
@@ -80,6 +85,8 @@ class Manifest(_Part):
         except ValidationError as error:
             return f"its settings can't be used by this version: {problem_of(error)}"
         counts = {topic: len(offsets) for topic, offsets in self.offsets.items()}
+        if len(self.begins) != partitions:
+            return f"it begins at {len(self.begins)} offsets of {partitions} partitions"
         if counts != {str(topic): partitions for topic in INPUT_TOPICS}:
             return f"its offsets aren't those of {partitions} partitions of {', '.join(INPUT_TOPICS)}"
         return None

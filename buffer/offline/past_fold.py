@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.index.rows import GroupRow, Row, StateRow
+from rolloutlog.buffer.index.source_rows import of_source
 from rolloutlog.buffer.offline.cut import START, Cut, input_of
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.contract.settings import BufferSettings
@@ -33,11 +34,14 @@ class PastFold:
         return cls(Fold.empty(partition, settings))
 
     def offer(self, row: Row) -> None:
-        """A row of the index, in its order."""
+        """A row of the index, in its order. Raises Rejected where rows of a source contradict."""
         if isinstance(row, StateRow):
             self.seen = Cut(*map(max, self.seen, Cut.of(row)))
         elif (found := input_of(row)) is not None:
             topic, said = found
+            if of_source(said):
+                self.fold.apply_below_cut(said)  # before any cut
+                return
             self.waiting[topic].append(said)
             self.seen = self.seen.past(topic, said.offset)
 

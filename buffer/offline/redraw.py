@@ -148,7 +148,7 @@ def key_of_seed(seed: Seed) -> CandidateKey | None:
     """The candidate that a derived seed says it was drawn as; None where it says none."""
     if seed.source is None or seed.anchor is None or seed.derivation is None:
         return None
-    return seed.source.where.offset, seed.derivation, seed.anchor.node
+    return seed.source.where.place, seed.derivation, seed.anchor.node
 
 
 def _kind(seed: Seed) -> str | None:

@@ -31,12 +31,14 @@ from rolloutlog.buffer.index.rows import (
     WantedRow,
 )
 from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.buffer.index.source_rows import ends_source, of_source
 from rolloutlog.buffer.shard.forgetting import Forgetting
 from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.shard.tally import EVAL, TRAINED, Tally
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.contract.wire.rejection import Rejected
@@ -45,8 +47,9 @@ from rolloutlog.contract.wire.rejection import Rejected
 @dataclass(slots=True)
 class Fold:
     """State of one partition. `next_offsets` are the input prefixes; `drawn` counts derived seeds, `next_draw` is one
-    above the highest draw. `whole` is False while a reindex hasn't read the inputs to their end. `changes` counts the
-    rows that changed anything."""
+    above the highest draw. While a source is folded (design/buffer#source) `groups` are its own, and those of the run
+    wait as `own_groups`; `source_next` is the next offset of it, None where all of it is folded. `whole` is False while
+    a reindex hasn't read the inputs to their end. `changes` counts the rows that changed anything."""
 
     partition: int
     settings: BufferSettings = field(compare=False)
@@ -55,6 +58,8 @@ class Fold:
     next_offsets: dict[Topic, int] = field(default_factory=lambda: dict.fromkeys(INPUT_TOPICS, 0))
     drawn: int = 0
     next_draw: int = 0
+    own_groups: GroupTable | None = None
+    source_next: int | None = None
     forgetting: Forgetting = field(default_factory=Forgetting, compare=False)
     places: RowPlaces = field(default_factory=RowPlaces, compare=False)
     whole: bool = field(default=True, compare=False)
@@ -68,6 +73,10 @@ class Fold:
 
     def apply(self, row: Row) -> Disposition:
         """Fold one row. Raises Rejected where a live event clashes with its group: then nothing changed."""
+        if of_source(row):
+            self._begin_source()
+        elif ends_source(row):
+            self._end_source()
         match row:
             case StateRow():
                 return self._state(row)
@@ -84,7 +93,7 @@ class Fold:
     def apply_below_cut(self, row: Row) -> Disposition:
         """Fold a row where not all rows before it were folded: what made a record a dead one may lie above the cut, so
         it is judged anew. Raises Rejected."""
-        if isinstance(row, RolloutRow) and row.dead:
+        if isinstance(row, RolloutRow) and row.dead and not of_source(row):
             try:
                 disposition = self.apply(replace(row, dead=False))
             except Rejected:
@@ -254,7 +263,7 @@ class Fold:
 
     def _end(self, group: str, as_of: int, final_at: int | None, how: str) -> None:
         """A group has ended, as of an offset on `rollouts`."""
-        self.census.ended[how] += group not in self.groups.closed
+        self.census.ended[how] += self.own_groups is None and group not in self.groups.closed
         self.pool.end(group, self.groups.close(group, as_of, final_at).as_of)
 
     def _ended(self, row: EndedRow) -> Disposition:
@@ -263,13 +272,36 @@ class Fold:
         self.pool.forget(row.group)
         return Disposition.TAKEN
 
+    # the source
+
+    def _begin_source(self) -> None:
+        """Rows of a source come: its groups are others than the run's."""
+        if self.own_groups is None:
+            self.own_groups, self.groups = self.groups, GroupTable(self.partition)
+
+    def _end_source(self) -> None:
+        """All of it is folded: of its groups stays how many trained and weren't derived, as those of a run that
+        ended."""
+        if self.own_groups is None:
+            return
+        count, self.groups, self.own_groups = self.groups.underived, self.own_groups, None
+        self.groups.recall(count)
+        self.pool.part()
+        self.places.groups.clear()
+
+    def source_passed(self, next_offset: int | None) -> None:
+        """The source was folded up to there; None: all of it."""
+        self.source_next = next_offset
+        if next_offset is None:
+            self._end_source()
+
     # the shard row
 
     def _state(self, row: StateRow) -> Disposition:
         for topic in INPUT_TOPICS:
             self.next_offsets[topic] = row.next_offset(topic)
         self.groups.recall(row.resolved)
-        self.drawn, self.next_draw = row.drawn, row.next_draw
+        self.drawn, self.next_draw, self.source_next = row.drawn, row.next_draw, row.source
         self.pool.settle(row.rollouts)
         self.groups.read_to(row.rollouts)
         self.census.recall(row.census, self.pool)
@@ -315,7 +347,7 @@ class Fold:
             group_events=at[Topic.GROUP_EVENTS],
             settings=settings_digest,
             needed=self.needed,
-            sources_from=self.pool.oldest,
+            sources_from=self.pool.oldest if self.pool.sources or self.source_next is None else -BEFORE,
             resolved=self.groups.resolved,
             drawn=self.drawn,
             next_draw=self.next_draw,
@@ -324,12 +356,14 @@ class Fold:
             whole=self.whole,
             wanted=self.places.wanted,
             chunk=self.places.chunks.newest,
+            source=self.source_next,
         )
 
     def numbers(self) -> dict[str, int]:
         """What people see of this shard (`status`)."""
-        resolved = self.groups.open_resolved
-        opened = len(self.groups.opened) - resolved
+        groups = self.own_groups or self.groups
+        resolved = groups.open_resolved
+        opened = len(groups.opened) - resolved
         return self.census.numbers(opened=opened, resolved=resolved, pool=self.pool)
 
 

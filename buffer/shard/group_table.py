@@ -94,6 +94,12 @@ class GroupTable:
         return self._resolved
 
     @property
+    def underived(self) -> int:
+        """Groups that train and aren't derived, as a good record says, whatever became of them."""
+        said = (entry.kin.recorded for entry in (*self.opened.values(), *self.closed.values()))
+        return sum(kinship is not None and kinship.is_underived for kinship in said)
+
+    @property
     def open_derived(self) -> int:
         """Derived groups without a final event."""
         self.settle()

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from rolloutlog.buffer.derivations.anchor_type import AnchorType
 from rolloutlog.buffer.derivations.catalogue import OWN
 from rolloutlog.buffer.index.rollout_row import RolloutRow
@@ -37,6 +39,7 @@ from rolloutlog.contract.events.rollouts import (
     read_taken,
 )
 from rolloutlog.contract.events.validation import read_headers, read_rollout
+from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.ids import cancelled_id, digest_of, id_of, rollout_id, taken_id
 from rolloutlog.contract.record.graph import leaf_count
 from rolloutlog.contract.record.provenance import STATUS_OF
@@ -66,6 +69,26 @@ def row_of(
     if kind in STATUS_OF:
         return _rollout(event, body, types)
     return Found(_seed(event, body) if kind is EventType.SEED_EMITTED else _READERS[kind](event))
+
+
+def source_row(
+    event: Event, namespace: str, partitions: int, body: Resolved | None, types: Iterable[AnchorType]
+) -> Found | None:
+    """The row of an event of a source's `rollouts`; None where it says nothing of a record that may be resumed, or is
+    bad, which its own run has told."""
+    try:
+        found = row_of(event, partitions, body, types)
+    except Rejected as rejected:
+        if (bad := rejected_row(event, rejected)) is None:
+            return None
+        found = Found(bad)
+    match found.row:
+        case RolloutRow() as row:
+            return Found(replace(row, offset=row.offset - BEFORE, namespace=namespace), found.faults)
+        case AnnotationRow() as row:
+            return Found(replace(row, offset=row.offset - BEFORE))
+        case _:
+            return None
 
 
 def written(row: Row, *, partition: int, source: str, now: int) -> Outgoing:

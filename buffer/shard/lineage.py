@@ -42,7 +42,7 @@ def derived_seed(
     """A seed for one new group on the source's partition; `candidate.draws` counts the draws before this one."""
     row, point, derivation = source.row, candidate.point, derivation_of(settings.derive)
     tokens = derivation.tokens(point)
-    rollout = rollout_id(row.group, row.member)
+    rollout = f"{row.namespace}:" * bool(row.namespace) + rollout_id(row.group, row.member)  # both logs may have it
     made = derived_seed_id(derivation.type, rollout, row.attempt, point.node, settings_id(settings), candidate.draws)
     size, needed = _size(row, settings, buffer)
     return Seed(

@@ -59,7 +59,7 @@ class RowPlaces:
                 if isinstance(row, RolloutRow) and (source := pool.sources.get(row.offset)) is not None:
                     source.first_row = offset
                 if isinstance(row, SeedRow) and row.draws and row.seed.source is not None:
-                    self._drew(row.seed.source.where.offset, offset, pool)
+                    self._drew(row.seed.source.where.place, offset, pool)
 
     def _drew(self, source: int, offset: int, pool: Pool) -> None:
         """A seed drew that source; its row is needed with it where it lies before the source's own."""

@@ -10,9 +10,10 @@ reading payloads (`rolloutlog.consumers.buffer_service`).
     shard.recall(row)                   the newest shard row
     shard.recall_chunk(row, offset)     chunks of ended groups
     shard.restore(row, offset)          rows of the index, then
+    shard.read_source(event, ...)       events of the source, if the run has one, in order; then
     shard.read(event, body, ...)        events of the inputs, in any interleaving
     shard.draw(...)                     choose what to derive; `missing()` are the payloads that it needs
-    shard.supply(offset, payload)
+    shard.supply(handle, payload)
     shard.render(...)                   True where a draw was void: draw again
     shard.flush(...)                    all records of one transaction, the shard row last
     shard.committed(offsets)
@@ -34,10 +35,11 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
 from rolloutlog.buffer.shard.ended_chunks import CHUNK
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, written
+from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, source_row, written
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
 from rolloutlog.buffer.shard.rendering import Void, emitted, rendered
+from rolloutlog.buffer.shard.source_groups import settled
 from rolloutlog.buffer.shard.wanted import Wanted
 from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.contract.events.body import Resolved, body_of
@@ -117,6 +119,30 @@ class Shard:
         self.fold.passed(event.topic, event.offset + 1)
         self.is_dirty = True
 
+    def read_source(self, event: Event, namespace: str, body: Resolved | None = None, *, now: int) -> None:
+        """Fold one event of a source's `rollouts`; what is bad was told there (design/buffer#source)."""
+        found = source_row(event, namespace, self.settings.topics.partitions, body, self.types)
+        if found is not None:
+            self._fold_source(found, event, body, now)
+        self.is_dirty = True
+
+    def _fold_source(self, found: Found, event: Event, body: Resolved | None, now: int) -> None:
+        row = self._flagged(found.row)
+        row = settled(row, self.fold.groups) if isinstance(row, RolloutRow) else row
+        try:
+            made = self._written(row, now)
+        except Rejected:
+            return
+        try:
+            disposition = self.fold.apply(row)
+        except Rejected:
+            disposition = Disposition.DUPLICATE  # at odds with its group, which its own run has told
+        if disposition is Disposition.DUPLICATE:
+            self._bury(row, now)
+            return
+        self.rows.append((row, made))
+        self._offer(row, found, event, body, now)
+
     def _fold(self, found: Found, event: Event, body: Resolved | None, now: int, clock: float) -> None:
         row = self._flagged(found.row)
         made = self._written(row, now)
@@ -133,10 +159,15 @@ class Shard:
             return
         self.rows.append((row, made))
         self.members.changed.add(getattr(row, "group", ""))
-        if isinstance(row, RolloutRow):
-            for derivation, fault in found.faults.items():
-                self._reject_derivation(row, fault, derivation or None, now)
-        if isinstance(row, RolloutRow) and row.offset in self.fold.pool.sources:
+        self._offer(row, found, event, body, now)
+
+    def _offer(self, row: Row, found: Found, event: Event, body: Resolved | None, now: int) -> None:
+        """What a sound record is as a source: its derivations' faults are told, its payload is kept for a while."""
+        if not isinstance(row, RolloutRow):
+            return
+        for derivation, fault in found.faults.items():
+            self._reject_derivation(row, fault, derivation or None, now)
+        if row.offset in self.fold.pool.sources:
             self.cache.put(row.offset, body_of(event, body))
 
     def _reject(self, event: Event, rejected: Rejected, now: int) -> None:
@@ -197,7 +228,7 @@ class Shard:
 
     def draw(self, *, clock: float, caught_up: bool) -> None:
         """Choose what to derive now; call before `missing` and `flush`."""
-        if not caught_up:
+        if not caught_up or self.fold.source_next is not None:
             self.ready = False
             return
         if not self.ready:
@@ -215,9 +246,9 @@ class Shard:
         gone = [row for at, row in rows.items() if at not in self.cache and at not in self.supplied]
         return sorted(row.handle(self.fold.partition) for row in gone)
 
-    def supply(self, offset: int, payload: Trajectory | Void) -> None:
+    def supply(self, handle: Handle, payload: Trajectory | Void) -> None:
         """A payload that was missing, or why it can't be had."""
-        self.supplied[offset] = payload
+        self.supplied[handle.place] = payload
 
     def render(self, *, now: int) -> bool:
         """Render the draws whose payloads are here, in the order of their numbers.
@@ -282,7 +313,9 @@ class Shard:
         return records + [made for _, made in self.rows]
 
     def _forget(self) -> list[Row]:
-        """Forget what ended; the rows that say so."""
+        """Forget what ended; the rows that say so. A source is folded before anything ends."""
+        if self.fold.own_groups is not None:
+            return []
         rows: list[Row] = [*self.fold.forgettable()]
         self.is_behind = len(rows) == CHUNK
         for row in rows:
@@ -303,6 +336,11 @@ class Shard:
         for (row, _), offset in zip(self.rows, offsets[-len(self.rows) :], strict=True):
             self.fold.placed(row, offset)
         self.rows, self.dead_letters, self.seeds, self.is_dirty = [], [], [], self.is_behind
+
+    def source_passed(self, next_offset: int | None) -> None:
+        """The source was read up to there; None: all of it."""
+        self.is_dirty |= self.fold.source_next != next_offset
+        self.fold.source_passed(next_offset)
 
     def passed(self, topic: Topic, next_offset: int) -> None:
         """An input was read up to there; markers at the end have no event."""

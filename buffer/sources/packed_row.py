@@ -36,7 +36,18 @@ class _Own(NamedTuple):
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Own)
 shared_facts = attrgetter(
-    "group_size", "needed", "status", "kind", "env", "derivation", "depth", "container", "unfit", "faulty", "replay_env"
+    "group_size",
+    "needed",
+    "status",
+    "kind",
+    "env",
+    "derivation",
+    "depth",
+    "container",
+    "unfit",
+    "faulty",
+    "replay_env",
+    "namespace",
 )
 """What many records share, as a key."""
 

@@ -21,6 +21,7 @@ from rolloutlog.buffer.sources.limits import Eviction, Limits
 from rolloutlog.buffer.sources.live import LiveCandidates
 from rolloutlog.buffer.sources.screening import Screening, Skips
 from rolloutlog.buffer.sources.source_list import SourceList
+from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.settings import BufferSettings
 
 
@@ -38,7 +39,7 @@ class Pool:
     limits: Limits = field(compare=False)
     sources: SourceList
     live: LiveCandidates = field(compare=False)
-    floor: int = field(default=0, compare=False)
+    floor: int = field(default=-BEFORE, compare=False)
     kin: dict[str, list[SourceRecord]] = field(default_factory=dict[str, "list[SourceRecord]"], compare=False)
     early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
     size: int = 0
@@ -124,7 +125,8 @@ class Pool:
         told = [
             source
             for source in self.kin.get(row.group, ())
-            if (source.member, source.attempt, source.like.group_size) == (row.member, row.attempt, row.group_size)
+            if (source.offset < 0) == (row.offset < 0)
+            and (source.member, source.attempt, source.like.group_size) == (row.member, row.attempt, row.group_size)
         ]
         if not self.limits.takes(row.reward):
             for source in told:
@@ -189,6 +191,12 @@ class Pool:
         """That candidate, to be changed."""
         source = self.sources.get(key[0])
         return None if source is None else next((one for one in self.candidates(source) if one.key == key), None)
+
+    def part(self) -> None:
+        """What comes from now on is of another log, whose groups may have the same names: nothing that it says concerns
+        the sources that are here."""
+        for source in self.sources.ordered():
+            source.notes, source.heeded = NOTHING_TOLD, False
 
     # what isn't in the fold
 

@@ -102,5 +102,5 @@ class _Rollouts:
 async def _rollout_rows(index: Index) -> AsyncGenerator[RolloutRow]:
     async for rows in index.rows():
         for _, row in rows:
-            if isinstance(row, RolloutRow):
+            if isinstance(row, RolloutRow) and not row.namespace:
                 yield row

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
+
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.offline.candidate_table import FrozenCandidate, Table, candidate_at
 from rolloutlog.buffer.offline.manifest import Manifest
@@ -26,10 +28,12 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of
+from rolloutlog.kafka.blobs.blob_store import store_of
 from rolloutlog.kafka.client.connection import connect
-from rolloutlog.kafka.read.payloads import CACHE_BYTES, PayloadReader
+from rolloutlog.kafka.read.payloads import CACHE_BYTES
+from rolloutlog.kafka.run_payloads import RunPayloads
 from rolloutlog.kafka.run_record import read_run
+from rolloutlog.kafka.source_log import source_of
 
 
 @dataclass(slots=True, frozen=True)
@@ -57,8 +61,7 @@ class CandidateReader:
         self._manifest, self._table = manifest, table
         self._agreed = manifest.agreed()
         self._settings = Settings.of(settings, namespace=manifest.namespace)
-        self._payloads: PayloadReader | None = None
-        self._blobs: BlobStore | None = None
+        self._payloads: RunPayloads | None = None
 
     async def open(self) -> None:
         """Connect. Raises BrokerUnreachable, RunMismatch where the run has another number of partitions."""
@@ -70,8 +73,9 @@ class CandidateReader:
                 f"{self._agreed.topics.partitions}",
                 "read it from the cluster that it was frozen from",
             )
-        self._blobs = store_of(run.fit(self._settings))
-        self._payloads = PayloadReader(connection, cache_bytes=CACHE_BYTES)
+        self._payloads = RunPayloads(
+            connection, store_of(run.fit(self._settings)), source_of(connection, run), cache_bytes=CACHE_BYTES
+        )
 
     async def close(self) -> None:
         """Close the consumers."""
@@ -88,7 +92,7 @@ class CandidateReader:
         sources: dict[Handle, _Source] = {}
         for place, candidate in zip(places, candidates, strict=True):
             if candidate.handle not in sources:
-                sources[candidate.handle] = await self._source(place, candidate, events.get(candidate.handle))
+                sources[candidate.handle] = await self._source(place, candidate, events.get(candidate.handle), payloads)
         return [
             self._item(place, candidate, *sources[candidate.handle])
             for place, candidate in zip(places, candidates, strict=True)
@@ -96,11 +100,15 @@ class CandidateReader:
 
     def _candidate(self, place: int) -> FrozenCandidate:
         try:
-            return candidate_at(self._table, place, self._manifest.derivations, self._manifest.kinds)
+            return candidate_at(
+                self._table, place, self._manifest.derivations, self._manifest.kinds, self._manifest.source
+            )
         except IndexError as error:
             raise ManifestInvalid(f"candidate {place} names a derivation that the manifest doesn't") from error
 
-    async def _source(self, place: int, candidate: FrozenCandidate, event: Event | None) -> _Source:
+    async def _source(
+        self, place: int, candidate: FrozenCandidate, event: Event | None, payloads: RunPayloads
+    ) -> _Source:
         """The record that was frozen; several candidates may resume it."""
         if event is None:
             raise NotFound(
@@ -108,13 +116,13 @@ class CandidateReader:
                 "it was deleted (retention, or by hand): freeze anew",
             )
         try:
-            body = await resolve_body(event, self._blobs)
+            body = await payloads.body(candidate.handle, event)
             row, rollout = row_of(event, self._agreed.topics.partitions, body, ()).row, read_rollout(event, body)
         except Rejected as rejected:
             raise NotFound(f"{_named(place, candidate)} can't be read: {rejected}") from rejected
         if not isinstance(row, RolloutRow) or row.sha256 != candidate.digest:
             raise NotFound(f"{_named(place, candidate)} is another record than the one that was frozen")
-        return row, rollout
+        return replace(row, offset=candidate.handle.place, namespace=candidate.handle.namespace), rollout
 
     def _item(self, place: int, candidate: FrozenCandidate, row: RolloutRow, rollout: Rollout) -> ReplayItem:
         seed = self._seed(candidate, row, rollout)

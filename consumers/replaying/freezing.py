@@ -23,9 +23,12 @@ from rolloutlog.consumers.replaying.past_index import shard_at
 from rolloutlog.consumers.whole_folder import whole_folder
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs.blob_store import store_of
 from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.read.ends import ends
 from rolloutlog.kafka.run_record import read_run
+from rolloutlog.kafka.source_log import source_of
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,20 +50,24 @@ async def freeze(settings: Settings, folder: Path, until: Until) -> Frozen:
     log doesn't reach so far, IndexMismatch, RunMismatch, BrokerUnreachable."""
     with whole_folder(folder) as unfinished:
         connection = await connect(settings, Role.REPLAY)
-        settings = (await read_run(connection)).fit(settings)
+        run = await read_run(connection)
+        settings, source = run.fit(settings), source_of(connection, run)
         blobs = store_of(settings)
+        begins = await ends(connection, [Topic.ROLLOUTS])
         derivations = [derivation.name for derivation in settings.buffer.derivations]
         kinds: list[str] = []
         tables: list[Table] = []
         cuts: list[Cut] = []
         for partition, horizon in enumerate(await horizons(connection, settings.topics.partitions, until)):
-            shard, cut = await shard_at(connection, settings, partition, horizon, blobs)
+            shard, cut = await shard_at(connection, settings, partition, horizon, blobs, source)
             found = live_candidates(shard.fold)
             kinds += sorted({str(each.point.kind) for each in found} - {*kinds})
             tables.append(table_of(found, derivations, kinds))
             cuts.append(cut)
         manifest = Manifest(
             namespace=settings.namespace,
+            source=None if source is None else source.declared.namespace,
+            begins=[begins[Topic.ROLLOUTS, number].first for number in range(len(cuts))],
             offsets=offsets_of(cuts),
             settings=settings.agreed(),
             settings_digest=settings.digest,

@@ -14,6 +14,7 @@ from contextlib import aclosing
 from rolloutlog.buffer.index.rows import Row
 from rolloutlog.buffer.offline.cut import START, Coverage, Cut, Horizon
 from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.consumers.source_folding import begin, fold_source
 from rolloutlog.contract.errors import IndexMismatch
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
@@ -23,6 +24,7 @@ from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.loop.index_reader import Index, index_row, read_index
 from rolloutlog.kafka.read.ends import ends_of
 from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.source_log import SourceLog
 
 CLOCK = 0.0
 """No lease runs out while one looks back."""
@@ -51,9 +53,16 @@ async def all_rows(index: Index) -> AsyncGenerator[list[Row]]:
 
 
 async def shard_at(
-    connection: Connection, settings: Settings, partition: int, horizon: Horizon, blobs: BlobStore | None
+    connection: Connection,
+    settings: Settings,
+    partition: int,
+    horizon: Horizon,
+    blobs: BlobStore | None,
+    source: SourceLog | None = None,
 ) -> tuple[Shard, Cut]:
-    """The shard of a partition at a horizon, and the cut that this is. Raises IndexMismatch."""
+    """The shard of a partition at a horizon, and the cut that this is; of the run's `source` what isn't indexed is read
+    where it is given. Raises IndexMismatch.
+    """
     index = await index_of(connection, partition)
     shard, coverage = Shard.empty(partition, settings), Coverage(first_row(index))
     async with aclosing(all_rows(index)) as batches:
@@ -62,6 +71,7 @@ async def shard_at(
                 coverage.learn(row)
                 _fold(shard, horizon, row)
             shard.fold.passed(Topic.ROLLOUTS, horizon.below.rollouts)
+    await _fold_source(shard, index, source)
     indexed = START if index.state is None else Cut.of(index.state)
     cut = await _read_on(connection, shard, horizon, indexed, blobs)
     if not coverage.covers(cut):
@@ -71,6 +81,15 @@ async def shard_at(
             "freeze a later cut",
         )
     return shard, cut
+
+
+async def _fold_source(shard: Shard, index: Index, source: SourceLog | None) -> None:
+    """What of the source isn't indexed yet; then nothing else is."""
+    if source is not None:
+        begin(shard, source)
+        if index.state is not None:
+            shard.source_passed(index.state.source)
+        await fold_source(shard, source)
 
 
 def _fold(shard: Shard, horizon: Horizon, row: Row) -> None:

@@ -22,7 +22,8 @@ from rolloutlog.buffer.offline.candidate_table import Table
 from rolloutlog.buffer.offline.manifest import MANIFEST, Manifest
 from rolloutlog.consumers.replaying.candidate_file import open_candidates
 from rolloutlog.consumers.replaying.candidate_reader import CandidateReader, ReplayItem
-from rolloutlog.contract.errors import ManifestInvalid, NotFound
+from rolloutlog.consumers.replaying.source_choice import read_manifest
+from rolloutlog.contract.errors import NotFound
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.client.loop_thread import LoopThread
 
@@ -48,11 +49,7 @@ class ReplayBuffer:
         """
         path = Path(manifest)
         path = path / MANIFEST if path.is_dir() else path
-        try:
-            text = path.read_bytes()
-        except OSError as error:
-            raise ManifestInvalid(f"{path} can't be read: {error.strerror}") from error
-        found = Manifest.decode(text, str(path))
+        found, _ = read_manifest(path)
         return cls(path, found, open_candidates(path.parent, found), settings or Settings.load())
 
     def __enter__(self) -> Self:

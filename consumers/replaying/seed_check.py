@@ -35,7 +35,9 @@ from rolloutlog.contract.wire.rejection import Rejected, problem_of
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.kafka.run_payloads import RunPayloads
 from rolloutlog.kafka.run_record import read_run
+from rolloutlog.kafka.source_log import source_of
 
 AT_ONCE = 64
 TOLD = 100
@@ -94,9 +96,9 @@ async def check_seeds(settings: Settings) -> SeedCheck:
         agreed = run.fit(settings_of_text(dict(run.agreed), settings.namespace))
     except ValidationError as error:
         raise SettingsError(f"the settings of the run can't be used by this version: {problem_of(error)}") from error
-    blobs = store_of(run.fit(settings))
+    blobs, source = store_of(run.fit(settings)), source_of(connection, run)
     check = SeedCheck()
-    async with PayloadReader(connection) as payloads, PayloadReader(connection, Topic.SEEDS) as seeds:
+    async with RunPayloads(connection, blobs, source) as payloads, PayloadReader(connection, Topic.SEEDS) as seeds:
         for partition in range(run.partitions):
             comparing = _Comparing(agreed, partition, payloads, seeds, blobs)
             await _check(connection, comparing, check)
@@ -109,7 +111,7 @@ class _Comparing:
 
     settings: Settings
     partition: int
-    payloads: PayloadReader
+    payloads: RunPayloads
     seeds: PayloadReader
     blobs: BlobStore | None
 
@@ -136,7 +138,8 @@ class _Comparing:
         if source is None or said is None:
             return Finding.GONE
         try:
-            trajectory = read_rollout(source, await resolve_body(source, self.blobs)).trajectory
+            body = await self.payloads.body(drawn.source.row.handle(self.partition), source)
+            trajectory = read_rollout(source, body).trajectory
             value = body_of(said, await resolve_body(said, self.blobs)).value
         except Rejected:
             return Finding.GONE  # a claimed body that isn't there; records themselves were judged when they were folded

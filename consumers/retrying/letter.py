@@ -76,4 +76,5 @@ def distinct(letters: Iterable[Letter]) -> list[Letter]:
 def _place(body: dict[str, Any]) -> str:
     if "path" in body:
         return f"{body['path']}:{body.get('line')}"
-    return f"{body.get('topic')}/{body.get('partition')}/{body.get('offset')}"
+    place = f"{body.get('topic')}/{body.get('partition')}/{body.get('offset')}"
+    return f"{body['namespace']}:{place}" if body.get("namespace") else place

@@ -35,7 +35,7 @@ ADVICE: dict[Outcome, str] = {
     Outcome.ENDED: "its group has ended without it",
     Outcome.SUPERSEDED: "a later attempt of this member is on the log",
     Outcome.EXPIRED: "this attempt had become too old",
-    Outcome.DERIVATION: "the record itself is sound; `rolloutlog buffer reindex` looks for its anchors again",
+    Outcome.DERIVATION: "the record is sound; after a fix start the buffer anew, or `buffer reindex` to find anchors",
     Outcome.LINE: "a line of a file: import the file again",
     Outcome.OTHER: "no rollout: let its writer say it again; `rolloutlog buffer reindex` folds seeds and final events",
 }

@@ -25,14 +25,15 @@ from rolloutlog.kafka.client.owners import owners
 from rolloutlog.kafka.loop.index_reader import read_index
 from rolloutlog.kafka.read.ends import Ends, Place, ends, first_since
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
-from rolloutlog.kafka.run_record import read_run
+from rolloutlog.kafka.run_record import RunRecord, read_run
 
 RECENT_S, RATE_S = 300, 60
 
 
 async def status(settings: Settings) -> dict[str, Any]:
     """One object: `run`, `policy`, `groups`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`, `shards`,
-    `skips` and `evicted`; `groups` is null where no buffer has folded anything."""
+    `skips`, `evicted` and `source`; `groups` is null where no buffer has folded anything, `source` where the run draws
+    on none."""
     connection = await connect(settings, Role.PEOPLE)
     run = await read_run(connection)
     trainer = run.trainer_settings() or settings.trainer
@@ -58,7 +59,24 @@ async def status(settings: Settings) -> dict[str, Any]:
         "shards": [_lag(known, states.get(number), number) for number in range(run.partitions)],
         "skips": dict(sorted(kinds["skipped"].items())),
         "evicted": dict(sorted(kinds["evicted"].items())),
+        "source": _source(run, states),
     }
+
+
+def _source(run: RunRecord, states: Mapping[int, StateRow]) -> dict[str, Any] | None:
+    """The namespace that the run draws on, and how many of its offsets aren't folded yet."""
+    if (source := run.source) is None:
+        return None
+    ranges = enumerate(zip(source.begins, source.ends, strict=True))
+    left = sum(end - (_folded(states.get(number), begin, end)) for number, (begin, end) in ranges)
+    return {"namespace": source.namespace, "manifest": source.manifest, "ends": source.ends, "left": left}
+
+
+def _folded(state: StateRow | None, begin: int, end: int) -> int:
+    """Up to where the shard of a partition has folded the source."""
+    if state is None:
+        return begin
+    return end if state.source is None else state.source
 
 
 def _policies(policies: PolicyFold, now: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from rolloutlog.buffer.derivations.protocol import type_name
 from rolloutlog.buffer.shard.rendering import rendered
 from rolloutlog.consumers.views.shard_view import shard_views
 from rolloutlog.contract.errors import SettingsError
-from rolloutlog.contract.events.body import body_of
+from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Draw, Seed
 from rolloutlog.contract.events.validation import read_rollout
@@ -28,9 +28,10 @@ from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of
 from rolloutlog.kafka.client.connection import connect
-from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.run_payloads import RunPayloads
 from rolloutlog.kafka.run_record import read_run
+from rolloutlog.kafka.source_log import source_of
 
 NOT_DRAWN = Draw(number=0, rollouts=0, seeds=0, group_events=0, settings="")
 
@@ -48,15 +49,16 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
     if derivation is not None and not wanted:
         raise SettingsError(f"no derivation is called {derivation!r}; there are: {', '.join(known)}")
     blobs = store_of(settings)
-    async with PayloadReader(connection) as payloads:
-        async for shard in shard_views(connection, settings):
+    source = source_of(connection, record)
+    async with RunPayloads(connection, blobs, source) as payloads:
+        async for shard in shard_views(connection, settings, source):
             sources = shard.fold.pool.sources
             live = [one for one in shard.fold.pool.live if one.derivation in wanted]
             handles = {one.offset: sources[one.offset].row.handle(shard.fold.partition) for one in live}
             events = await payloads.read_those_there(handles.values())
             for candidate in live:
                 source, event = sources[candidate.offset], events.get(handles[candidate.offset])
-                trajectory = event and await _trajectory(event, blobs)
+                trajectory = event and _trajectory(event, await payloads.body(handles[candidate.offset], event))
                 if trajectory is None:
                     continue
                 seed = rendered(source, candidate, trajectory, NOT_DRAWN, settings, shard.fold.partition)
@@ -109,10 +111,10 @@ def _policy(text: str) -> Policy | None:
         return None
 
 
-async def _trajectory(event: Event, blobs: BlobStore | None) -> Trajectory | None:
+def _trajectory(event: Event, body: Resolved) -> Trajectory | None:
     """The payload of a candidate; None where it can't be had, which the shard finds out when it draws it."""
     try:
-        return read_rollout(event, await resolve_body(event, blobs)).trajectory
+        return read_rollout(event, body).trajectory
     except Rejected:
         return None
 

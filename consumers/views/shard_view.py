@@ -12,6 +12,7 @@ from contextlib import aclosing
 
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.consumers.fold_rows import restore_all
+from rolloutlog.consumers.source_folding import begin, fold_source
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of
@@ -19,18 +20,25 @@ from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.loop.index_reader import read_index
 from rolloutlog.kafka.read.ends import ends_of
 from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.source_log import SourceLog
 
 CLOCK = 0.0
 """No lease runs out while one looks."""
 
 
-async def shard_views(connection: Connection, settings: Settings) -> AsyncIterator[Shard]:
+async def shard_views(
+    connection: Connection, settings: Settings, source: SourceLog | None = None
+) -> AsyncIterator[Shard]:
     """Every shard of the run, one after another; the settings are fit for the run."""
     blobs = store_of(settings)
     for partition in range(settings.topics.partitions):
         shard = Shard.empty(partition, settings)
         ends = await ends_of(connection, Topic.ROLLOUT_INDEX, partition)
-        await restore_all(shard, (await read_index(connection, {partition: ends}))[partition])
+        index = (await read_index(connection, {partition: ends}))[partition]
+        if index.state is None:
+            begin(shard, source)
+        await restore_all(shard, index)
+        await fold_source(shard, source)
         for topic in INPUT_TOPICS:
             await _read_on(connection, shard, topic, partition, blobs)
         yield shard

@@ -95,4 +95,5 @@ def _where(letter: dict[str, Any]) -> str:
     """The record on the log, or the line of the file that was imported."""
     if "path" in letter:
         return f"{letter['path']}:{letter.get('line')}"
-    return f"{letter.get('topic')}/{letter.get('partition')}/{letter.get('offset')}"
+    place = f"{letter.get('topic')}/{letter.get('partition')}/{letter.get('offset')}"
+    return f"{letter['namespace']}:{place}" if letter.get("namespace") else place

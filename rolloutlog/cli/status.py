@@ -49,6 +49,9 @@ def print_status(found: dict[str, Any]) -> None:
 def _training(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     run, recent, rates = found["run"], found["recent"], found["rates"]
     yield "run", f"{run['run']}, {run['partitions']} partitions, {run['batch_groups']} groups a step"
+    if source := found["source"]:
+        left = f", {source['left']} offsets aren't folded yet" if source["left"] else ""
+        yield "draws on", f"{source['namespace']} too{left}"
     yield "policy", _policy(found)
     yield "groups", _groups(found)
     span = f"last {recent['seconds'] // MINUTE} min"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,21 +24,32 @@ from rolloutlog.contract.settings import Settings
 if TYPE_CHECKING:
     from rolloutlog.kafka.client.admin import TopicReport
 
+SourceManifest = Annotated[
+    Path | None,
+    typer.Option(
+        "--source",
+        metavar="MANIFEST",
+        help="A frozen buffer of another namespace (`replay --format manifest`), whose rollouts the run draws on too.",
+    ),
+]
+
 app = typer.Typer(no_args_is_help=True, help="The run's topics: create, describe, delete, rights.")
 
 
 @app.command()
 @with_settings
-def create(settings: Settings, as_json: AsJson = False) -> None:
+def create(settings: Settings, source: SourceManifest = None, as_json: AsJson = False) -> None:
     """Create the topics of the namespace and declare the run; safe to repeat."""
+    from rolloutlog.consumers.replaying.source_choice import choose_source
     from rolloutlog.kafka.client.admin import create_topics
     from rolloutlog.kafka.client.connection import connect
     from rolloutlog.kafka.run_record import declare
 
     async def work() -> None:
         connection = await connect(with_broker(settings), Role.OPERATOR)
+        drawn_from = None if source is None else await choose_source(with_broker(settings), source)
         reports = await create_topics(connection, settings)
-        await declare(connection, settings)
+        await declare(connection, settings, drawn_from)
         _print(settings, reports, as_json)
 
     asyncio.run(work())
@@ -103,11 +115,13 @@ def _print(settings: Settings, reports: list[TopicReport], as_json: bool) -> Non
 
 @app.command()
 @with_settings
-def acls(settings: Settings, as_json: AsJson = False) -> None:
+def acls(settings: Settings, source: SourceManifest = None, as_json: AsJson = False) -> None:
     """Print the rights that each role needs, as commands for Kafka's own tool."""
+    from rolloutlog.consumers.replaying.source_choice import read_manifest
     from rolloutlog.kafka.client.acls import acls as rights
 
-    for right in rights(settings.namespace):
+    drawn_from = None if source is None else read_manifest(source)[0].namespace
+    for right in rights(settings.namespace, drawn_from):
         if as_json:
             print_json(right.as_json())
         else:

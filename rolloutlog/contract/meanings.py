@@ -34,6 +34,7 @@ EVENTS: Mapping[EventType, str] = {
     EventType.SEED_CANCELLED: "workers drop that seed",
     EventType.RUN_DECLARED: "what can't change while the run lives: P, batch size, settings digest",
     EventType.SETTINGS_RECORDED: "the text of the settings that must agree, under their digest",
+    EventType.SOURCE_DECLARED: "the ended namespace whose rollouts the run draws on too",
     EventType.CURSOR_MOVED: "how far an importer is",
     EventType.STEP_CLOSED: "a train step is done: from where on a start reads the topics",
     EventType.MEMBER_EXPIRED: "a member is too old for its step and is asked for again; not final",

@@ -27,6 +27,7 @@ from rolloutlog.contract.dispatch_settings import (
     WindowedOrder,
 )
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.handles import NAMESPACE
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
 from rolloutlog.contract.staleness_settings import (
@@ -69,8 +70,6 @@ __all__ = [
     "Wait",
     "WindowedOrder",
 ]
-
-NAMESPACE = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"
 
 
 class TopicSettings(Section):

@@ -184,8 +184,10 @@ TOPICS: dict[Topic, TopicSpec] = {
             cleanup="compact",
             written_by=(Role.OPERATOR, Role.IMPORTERS, Role.TRAINER),
             read_by=tuple(role for role in Role if role is not Role.AUDIT),
-            meaning="what the run is: P, both settings under their digests, cursors, and up to where steps are done",
-            types=(T.RUN_DECLARED, T.SETTINGS_RECORDED, T.CURSOR_MOVED, T.STEP_CLOSED),
+            meaning=(
+                "what the run is: P, its settings and source under their digests, cursors, and where steps are done"
+            ),
+            types=(T.RUN_DECLARED, T.SETTINGS_RECORDED, T.SOURCE_DECLARED, T.CURSOR_MOVED, T.STEP_CLOSED),
         ),
         TopicSpec(
             topic=Topic.DEAD_LETTERS,

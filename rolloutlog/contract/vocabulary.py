@@ -36,6 +36,7 @@ class EventType(StrEnum):
     SEED_CANCELLED = "seed.cancelled"
     RUN_DECLARED = "run.declared"
     SETTINGS_RECORDED = "settings.recorded"
+    SOURCE_DECLARED = "source.declared"
     CURSOR_MOVED = "cursor.moved"
     STEP_CLOSED = "step.closed"
     MEMBER_EXPIRED = "member.expired"

@@ -17,6 +17,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from rolloutlog.contract.errors import Fenced, RunMismatch, SettingsError
+from rolloutlog.contract.events.declared_source import DeclaredSource
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.run import (
     CURSOR,
@@ -25,10 +26,13 @@ from rolloutlog.contract.events.run import (
     TRAINER,
     check_declaration,
     read_fact,
+    read_source,
     run_declared,
     settings_recorded,
+    source_declared,
     trainer_recorded,
 )
+from rolloutlog.contract.events.run import SOURCE as SOURCE_FACT
 from rolloutlog.contract.settings import BufferSettings, Deadline, Settings, TrainerSettings
 from rolloutlog.contract.topics import KEEP_FOR_EVER, Topic
 from rolloutlog.contract.wire.rejection import Rejected
@@ -44,6 +48,7 @@ log = logging.getLogger(__name__)
 SOURCE = "/topics"
 SEEN_S, POLL_S = 15.0, 0.05
 UNDECLARED = "`rolloutlog topics create` declares it"
+ANOTHER = "what draws on another source is another run: give it a namespace of its own (`-n`)"
 FIXED_FOR_LIFE = "every shard must draw and every process must count alike for the life of a run"
 
 
@@ -75,6 +80,16 @@ class RunRecord:
         """The blob store that the run was declared with."""
         url = self.declared.get("blobs")
         return url if isinstance(url, str) else None
+
+    @property
+    def source(self) -> DeclaredSource | None:
+        """The ended namespace that the run draws on. Raises RunMismatch where the declaration names one that isn't on
+        the topic."""
+        if (digest := self.declared.get("source")) is None:
+            return None
+        if (text := self.facts.get(f"{SOURCE_FACT}{digest}")) is None:
+            raise RunMismatch(f"the run is declared with the source {digest}, of which `run` doesn't say what it is")
+        return read_source(text)
 
     @property
     def agreed(self) -> Mapping[str, Any]:
@@ -149,8 +164,9 @@ def read_trainer(text: Mapping[str, Any]) -> TrainerSettings | None:
         return None
 
 
-async def declare(connection: Connection, settings: Settings) -> RunRecord:
-    """Declare the run, or find it declared with the same settings. Raises RunMismatch where it has others.
+async def declare(connection: Connection, settings: Settings, source: DeclaredSource | None = None) -> RunRecord:
+    """Declare the run, with the source that it draws on, or find it declared with the same settings and, where one is
+    given, the same source. Raises RunMismatch where it has others.
 
     Two at once are put in order by a transactional id of their own: the newer fences the older, which then finds what
     the newer declared.
@@ -163,9 +179,13 @@ async def declare(connection: Connection, settings: Settings) -> RunRecord:
                 async with writer.transaction() as transaction:
                     await transaction.send(settings_recorded(settings, source=SOURCE, now=now))
                     await transaction.send(trainer_recorded(settings.trainer, source=SOURCE, now=now))
-                    await transaction.send(run_declared(settings, source=SOURCE, now=now))
+                    if source is not None:
+                        await transaction.send(source_declared(source, source=SOURCE, now=now))
+                    await transaction.send(run_declared(settings, source, source=SOURCE, now=now))
     found = await _declared(connection)
     compare(found, settings)
+    if source is not None:
+        compare_source(found.source, source)
     return found
 
 
@@ -204,6 +224,15 @@ def compare(record: RunRecord, settings: Settings) -> None:
     ]
     if found:
         raise RunMismatch(f"{'; '.join(found)}: {FIXED_FOR_LIFE}")
+
+
+def compare_source(theirs: DeclaredSource | None, ours: DeclaredSource) -> None:
+    """Raise RunMismatch where the run draws on another source, or on none (design/buffer#source)."""
+    if theirs is None:
+        raise RunMismatch(f"the run is declared without a source: {FIXED_FOR_LIFE}", ANOTHER)
+    found = [f"{path} = {said!r}, not {mine!r}" for path, said, mine in differences(theirs.text, ours.text)]
+    if found:
+        raise RunMismatch(f"the run draws on a source with {'; '.join(found)}: {FIXED_FOR_LIFE}", ANOTHER)
 
 
 def check_retention(settings: Settings, checkpoint_interval_s: float = 0.0) -> None:

@@ -96,7 +96,7 @@ class Owner:
         while True:
             self.shard.draw(clock=self.clock, caught_up=caught_up)
             for handle in self.shard.missing():
-                self.shard.supply(handle.offset, self.log.payload(handle))
+                self.shard.supply(handle, self.log.payload(handle))
             if not self.shard.render(now=NOW):
                 break
         records = self.shard.flush(now=NOW, clock=self.clock)

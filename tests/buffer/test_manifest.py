@@ -28,6 +28,7 @@ from tests.buffer.partition_log import Owner, PartitionLog, settings_of
 SETTINGS = settings_of(topics={"partitions": 2})
 MADE = Manifest(
     namespace="lesson",
+    begins=[2, 0],
     offsets=offsets_of([Cut(5, 3, 1), Cut(0, 0, 0)]),
     settings=SETTINGS.agreed(),
     settings_digest=SETTINGS.digest,
@@ -38,7 +39,13 @@ MADE = Manifest(
 NAMES, KINDS = ("a", "b"), ("x", "y", "z")
 CANDIDATES = st.builds(
     FrozenCandidate,
-    st.builds(Handle, st.integers(0, 999), st.integers(0, 2**62), st.integers(0, 2**40)),
+    st.builds(
+        Handle,
+        st.integers(0, 999),
+        st.integers(0, 2**62 - 1),
+        st.integers(0, 2**40),
+        st.sampled_from(["", "last-week"]),
+    ),
     st.binary(min_size=32, max_size=32),
     st.sampled_from(NAMES),
     st.builds(AnchorPoint, st.sampled_from(KINDS), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1)),
@@ -59,7 +66,9 @@ def test_a_manifest_comes_back_with_its_settings_and_cuts() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"version": 2}, "version 2"),
+        ({"version": 1}, "version 1"),
+        ({"begins": [0]}, "begins at 1 offsets of 2"),
+        ({"source": "a b"}, "source"),
         ({"version": None}, "version None"),
         ({"surprise": 1}, "surprise"),
         ({"namespace": "a b"}, "namespace"),
@@ -98,7 +107,7 @@ def test_settings_that_are_not_installed_here_are_refused() -> None:
 def test_a_candidate_comes_back_from_the_table(candidates: list[FrozenCandidate]) -> None:
     table = table_of(candidates, NAMES, KINDS)
     assert (table.dtype, table.shape) == (CANDIDATE, (len(candidates),))
-    assert [candidate_at(table, place, NAMES, KINDS) for place in range(len(table))] == candidates
+    assert [candidate_at(table, place, NAMES, KINDS, "last-week") for place in range(len(table))] == candidates
 
 
 def test_frozen_candidates_are_those_that_may_be_drawn_in_the_order_in_which_draws_rank_them() -> None:

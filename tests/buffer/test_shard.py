@@ -524,7 +524,7 @@ class TestPayloads:
         assert not any(record.topic is Topic.SEEDS for record in owner.shard.flush(now=1, clock=0.0))
         log.append(*whole("b"))
         owner.read(Topic.ROLLOUTS)
-        owner.shard.supply(handle.offset, log.trajectory(handle))
+        owner.shard.supply(handle, log.trajectory(handle))
         (made,) = [record for record in owner.shard.flush(now=1, clock=0.0) if record.topic is Topic.SEEDS]
         draw = Seed.decode(made.value).draw
         assert draw
@@ -562,7 +562,7 @@ class TestPayloads:
         owner.read(Topic.ROLLOUTS)
         owner.shard.draw(clock=0.0, caught_up=True)
         (handle,) = owner.shard.missing()
-        owner.shard.supply(handle.offset, Void(Skip.REJECTED, "claim-missing: no body"))
+        owner.shard.supply(handle, Void(Skip.REJECTED, "claim-missing: no body"))
         owner.settle()
         assert len(log.seeds) == 1
         assert log.reasons == ["derivation"]

@@ -32,7 +32,9 @@ words = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_
 
 ids = st.binary(min_size=16, max_size=16).map(bytes.hex)
 policies = st.builds(Policy, st.integers(0, 3), st.integers(0, 30))
-handles = st.builds(Handle, st.integers(0, 99), st.integers(0, 2**40), st.integers(0, 2**31))
+handles = st.builds(
+    Handle, st.integers(0, 99), st.integers(0, 2**40), st.integers(0, 2**31), st.sampled_from(["", "last-week"])
+)
 token_ids = st.integers(0, 2**31 - 1)
 logprobs = st.floats(max_value=0, allow_infinity=False, allow_nan=False, width=32)
 rewards = st.floats(-LARGEST, LARGEST) | st.floats(width=32, allow_infinity=False, allow_nan=False)

@@ -32,7 +32,7 @@ from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 from rolloutlog.kafka.open_bounds import OpenBounds
-from rolloutlog.kafka.read.payloads import PayloadReader
+from rolloutlog.kafka.run_payloads import RunPayloads
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
 from tests.buffer.events_by_hand import annotated, expired, final, fresh, rollout, taken
@@ -88,7 +88,7 @@ async def test_a_restored_shard_equals_the_live_one(settings: Settings) -> None:
     async def drained(connection: Connection) -> dict[int, Fold]:
         bounds = OpenBounds(connection, settings.trainer)
         shards: dict[int, BufferShard] = {}
-        async with PayloadReader(connection) as payloads:
+        async with RunPayloads(connection, None) as payloads:
 
             def factory(partition: int) -> BufferShard:
                 return shards.setdefault(partition, BufferShard(partition, settings, payloads, None, bounds))

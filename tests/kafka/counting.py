@@ -59,6 +59,10 @@ class CountingShard:
                 self.counts[body["topic"], body["key"]] = body["count"]
                 self.restored += 1
 
+    async def fold_source(self, moment: Moment) -> int | None:
+        """Nothing comes before the inputs."""
+        return None
+
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:
         self.moments.append(moment)
         for event in events:

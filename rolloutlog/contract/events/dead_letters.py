@@ -62,7 +62,7 @@ def derivation_rejected_event(
 ) -> Outgoing:
     """`derivation.rejected`: the sound rollout at `handle` stays, but nothing is derived from it, and why.
 
-    `derivation` None: whatever the derivation.
+    `derivation` None: whatever the derivation. Where it lies in a source, the namespace is said too.
     """
     body = {
         "topic": Topic.ROLLOUTS,
@@ -75,6 +75,8 @@ def derivation_rejected_event(
         "derivation": derivation,
         "digest": digest,
     }
+    if handle.namespace:
+        body["namespace"] = handle.namespace
     return outgoing(
         EventType.DERIVATION_REJECTED,
         Topic.DEAD_LETTERS,
@@ -82,7 +84,7 @@ def derivation_rejected_event(
         source=source,
         value=orjson.dumps(body),
         now=now,
-        event_id=id_of("derivation-rejected", handle.partition, handle.offset, derivation or ""),
+        event_id=id_of("derivation-rejected", handle.partition, handle.place, derivation or ""),
         subject=str(handle),
         headers={"reason": DERIVATION},
     )

@@ -1,9 +1,9 @@
-"""Events of `run`: the declaration of the run, its settings under their digest, cursors, and steps that are done
-(design/log#run).
+"""Events of `run`: the declaration of the run, its settings and its source under their digests, cursors, and steps that
+are done (design/log#run).
 
 Guarantees: one key per fact, newest wins, so the compacted topic is what the run is; what is read is of its key's kind,
-settings are those of their digest, and a declaration agrees with the settings that it names. Leaves out: reading the
-topic in order (`rolloutlog.kafka.run_record`).
+settings and a source are those of their digest, and a declaration agrees with the settings that it names. Leaves out:
+reading the topic in order (`rolloutlog.kafka.run_record`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from rolloutlog.contract.events.declared_source import DeclaredSource
 from rolloutlog.contract.events.event import Event, Outgoing, outgoing
 from rolloutlog.contract.events.validation import read_attributes, read_json
 from rolloutlog.contract.events.watermarks import Watermarks
@@ -23,10 +24,10 @@ from rolloutlog.contract.settings import Settings, TrainerSettings, settings_dig
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trainer_settings import trainer_digest
 from rolloutlog.contract.vocabulary import EventType, RejectReason
-from rolloutlog.contract.wire.rejection import HOSTILE, Rejected, fault_of
+from rolloutlog.contract.wire.rejection import HOSTILE, Rejected, fault_of, problem_of
 
 DECLARATION = "run"
-SETTINGS, CURSOR, STEP = "settings/", "cursor/", "step/"
+SETTINGS, SOURCE, CURSOR, STEP = "settings/", "source/", "cursor/", "step/"
 TRAINER = "trainer"
 """What tells the text of a trainer's settings from that of the run's."""
 
@@ -38,8 +39,9 @@ def _fact(kind: EventType, name: str, body: dict[str, Any], source: str, now: in
     )
 
 
-def run_declared(settings: Settings, *, source: str, now: int) -> Outgoing:
-    """`run.declared`: P, the limit of a record, and the digest of the settings that must agree."""
+def run_declared(settings: Settings, drawn_from: DeclaredSource | None = None, *, source: str, now: int) -> Outgoing:
+    """`run.declared`: P, the limit of a record, the digest of the settings that must agree, and that of the source
+    where the run draws on one."""
     body = {
         "run": settings.run_id,
         "partitions": settings.topics.partitions,
@@ -47,6 +49,8 @@ def run_declared(settings: Settings, *, source: str, now: int) -> Outgoing:
         "settings": settings.digest,
         "blobs": settings.blobs,
     }
+    if drawn_from is not None:
+        body["source"] = drawn_from.digest
     return _fact(EventType.RUN_DECLARED, DECLARATION, body, source, now)
 
 
@@ -59,6 +63,11 @@ def trainer_recorded(trainer: TrainerSettings, *, source: str, now: int) -> Outg
     """`settings.recorded`: the text of a trainer's settings, under theirs; the newest are those that hold."""
     body = {TRAINER: trainer.recorded()}
     return _fact(EventType.SETTINGS_RECORDED, f"{SETTINGS}{trainer.digest}", body, source, now)
+
+
+def source_declared(drawn_from: DeclaredSource, *, source: str, now: int) -> Outgoing:
+    """`source.declared`: the ended namespace that the run draws on, under the digest of what is said of it."""
+    return _fact(EventType.SOURCE_DECLARED, f"{SOURCE}{drawn_from.digest}", drawn_from.text, source, now)
 
 
 def cursor_moved(name: str, position: dict[str, Any], *, source: str, now: int) -> Outgoing:
@@ -90,7 +99,17 @@ def read_fact(event: Event) -> tuple[str, dict[str, Any]]:
         raise Rejected(RejectReason.KEY, f"a {kind} under the key {name[:80]!r}")
     if kind is EventType.SETTINGS_RECORDED and name != f"{SETTINGS}{_digest_of(body)}":
         raise Rejected(RejectReason.DIGEST, f"the settings aren't those of {name[:80]!r}")
+    if kind is EventType.SOURCE_DECLARED and name != f"{SOURCE}{read_source(body).digest}":
+        raise Rejected(RejectReason.DIGEST, f"the source isn't that of {name[:80]!r}")
     return name, body
+
+
+def read_source(body: Mapping[str, Any]) -> DeclaredSource:
+    """What a fact says of a source. Raises Rejected."""
+    try:
+        return DeclaredSource.model_validate(body)
+    except ValidationError as error:
+        raise Rejected(RejectReason.SHAPE, f"no source: {problem_of(error)}") from error
 
 
 def check_declaration(body: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -98,6 +117,8 @@ def check_declaration(body: Mapping[str, Any], settings: Mapping[str, Any]) -> N
     for name, kind in {"run": str, "settings": str, "partitions": int, "max_message_bytes": int}.items():
         if type(body.get(name)) is not kind:
             raise Rejected(RejectReason.SHAPE, f"`{name}` of a declaration is missing or of another type")
+    if not isinstance(body.get("source"), str | None):
+        raise Rejected(RejectReason.SHAPE, "`source` of a declaration is the digest of one")
     if settings.get("run") != body["run"] or settings.get("topics") != {"partitions": body["partitions"]}:
         raise Rejected(RejectReason.INCONSISTENT, f"it isn't of the settings {body['settings'][:80]!r}")
 
@@ -108,6 +129,7 @@ def _fits(kind: EventType, name: str) -> bool:
         for own, fits in (
             (EventType.RUN_DECLARED, name == DECLARATION),
             (EventType.SETTINGS_RECORDED, name.startswith(SETTINGS)),
+            (EventType.SOURCE_DECLARED, name.startswith(SOURCE)),
             (EventType.CURSOR_MOVED, name.startswith(CURSOR)),
             (EventType.STEP_CLOSED, name.startswith(STEP)),
         )

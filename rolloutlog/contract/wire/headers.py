@@ -205,7 +205,12 @@ class Headers:
         "the file that an importer gathered the group from, where no group was named",
     )
     source_id = Field("ce_sourceid", "text", _text, "id of the immediate source of a derived rollout")
-    source_handle = Field("ce_sourcehandle", "partition/offset/size", Handle.parse, "where the immediate source lies")
+    source_handle = Field(
+        "ce_sourcehandle",
+        "partition/offset/size",
+        Handle.parse,
+        "where the immediate source lies; behind `namespace:` in a source",
+    )
     depth = Field("ce_depth", "integer", natural, "derivations between this rollout and its original task")
     seed = Field("ce_seed", "text", _text, "seed that a take, cancellation or expiry speaks of")
     worker = Field("ce_worker", "text", _text, "worker that took a seed")

@@ -62,9 +62,17 @@ class Right:
         return f"{self.name}*" if self.pattern == "prefixed" else self.name
 
 
-def acls(namespace: str) -> list[Right]:
-    """The rights of every role in a namespace."""
-    return [right for role in Role for right in rights_of(Names(namespace), role)]
+def acls(namespace: str, source: str | None = None) -> list[Right]:
+    """The rights of every role in a namespace, and on the one that it draws on."""
+    own = [right for role in Role for right in rights_of(Names(namespace), role)]
+    return own if source is None else [*own, *_on_source(Names(source))]
+
+
+def _on_source(names: Names) -> Iterator[Right]:
+    """What a run needs on its source: whoever folds or renders reads its rollouts, and who declares it looks at it."""
+    for role in (Role.OPERATOR, Role.BUFFER, Role.REPLAY, Role.PEOPLE):
+        yield Right(role, TOPIC, names.topic(Topic.ROLLOUTS), "literal", (READ,))
+    yield Right(Role.OPERATOR, TOPIC, names.topic(Topic.RUN), "literal", (READ,))
 
 
 def rights_of(names: Names, role: Role) -> list[Right]:

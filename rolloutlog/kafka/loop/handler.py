@@ -17,6 +17,7 @@ Its life, and what is called when:
                needed, and the newest chunk (`Checkpoint`)
     recall_chunk  a chunk of what ended; it names the one before, which is read next
     restore    the rows from there to the end, in batches; then it equals the shard that wrote them
+    fold_source  what comes before all inputs, part by part until nothing of it is left
     fold       events of the inputs, in order within each topic, in any interleaving. It may read (a claimed body)
     flush      all that is to be written since the last commit; empty where nothing is. It may read payloads and
                render. It is asked after folds, and once a second without any, for what depends on the clock
@@ -93,6 +94,10 @@ class ShardHandler(Protocol):
 
     def records_deleted(self, firsts: Inputs) -> None:
         """Where the inputs begin now: what lay before is gone. Say what of it is still needed."""
+        ...
+
+    async def fold_source(self, moment: Moment) -> int | None:
+        """Fold a part of what comes before all inputs; its events, None where nothing of it is left."""
         ...
 
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:

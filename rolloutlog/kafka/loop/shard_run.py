@@ -47,7 +47,7 @@ class ShardRun:
             fetch_wait_ms=int(1000 * context.interval_s),
         )
         self.held = taken.held
-        self.caught_up = False
+        self.caught_up = self._begun = False
         self.folded = self.commits = 0
         self._unflushed = 0
         self._asked_at = 0.0
@@ -68,13 +68,23 @@ class ShardRun:
 
     async def turn(self) -> bool:
         """Wait a moment for events, fold them, flush when due. False where nothing came and nothing was written."""
+        count = await self._fold_some()
+        self._unflushed += count
+        self.folded += count
+        wrote = self._is_due() and await self.flush()
+        return bool(count) or wrote or self.is_dirty
+
+    async def _fold_some(self) -> int:
+        """Fold what comes before the inputs while some of it is left, then what came on them; how many events."""
+        if not self._begun:
+            count = await self.held.shard.fold_source(await self._moment())
+            if count is not None:
+                return count
+            self._begun = True
         events = await self._tail.poll(self._wait_ms(), self._context.options.batch_events)
         if events:
             await self.held.shard.fold(events, await self._moment())
-            self._unflushed += len(events)
-            self.folded += len(events)
-        wrote = self._is_due() and await self.flush()
-        return bool(events) or wrote or self.is_dirty
+        return len(events)
 
     async def flush(self) -> bool:
         """Commit what the shard has to write, with the offsets that it has read; False where that is nothing."""
