@@ -115,12 +115,8 @@ class TrainerSettings(Section):
     def _acted_on(self) -> TrainerSettings:
         if self.max_passes != 1:
             raise ValueError(f"max_passes {self.max_passes}: this build trains each group once")
-        later = [
-            *(["filters"] if self.filters else []),
-            *(["tail_batch"] if getattr(self.staleness.expiry, "tail_batch", 1) > 1 else []),
-        ]
-        if later:
-            raise ValueError(f"this build doesn't act on {', '.join(later)} yet")
+        if getattr(self.staleness.expiry, "tail_batch", 1) > 1:
+            raise ValueError("this build doesn't act on tail_batch yet")
         return self
 
     @model_validator(mode="after")

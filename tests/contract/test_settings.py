@@ -66,6 +66,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trainer": {"staleness": {"on_expire": "forget"}}}, "reroll-members"),
     ({"trainer": {"staleness": {"on_expire": {"type": "drop-members", "tries": 2}}}}, "Extra inputs"),
     ({"trainer": {"order": "windowed"}}, "window"),
+    ({"trainer": {"order": {"type": "windowed", "window": 10}}}, "leaves 7 open groups, below a batch of 8"),
+    ({"trainer": {"order": {"type": "windowed", "window": 5000}, "overcommit": True}}, "above buffer_groups 4096"),
+    ({"trainer": {"environments": {"a": {"weight": 1}, "b": {}}}}, "environments b have no weight"),
+    ({"trainer": {"environments": {"a": {"weight": 99}, "b": {"weight": 1}}}}, "b gets none of the 8 groups"),
+    ({"trainer": {"environments": {"a": {"weight": 0}}}}, "every environment has weight 0"),
+    ({"trainer": {"straggler": {"type": "over-provision", "group_train": 1}}}, "min_survivors 2 would drop them"),
     ({"buffer": {"derivations": [{"name": "a", "derive": {"max_anchors": 2}}]}}, "seeds every restart"),
     ({"buffer": {"derivations": [{"name": "a", "group_size": 4097}]}}, "less than or equal to 4096"),
     ({"trainer": {"batch_groups": "none"}}, "valid integer"),
@@ -210,7 +216,8 @@ def test_what_a_run_must_agree_on_changes_the_digest(changed: dict[str, Any]) ->
     [
         {"batch_groups": 4}, {"sync_period": 2}, {"staleness": {"max_staleness": 2}}, {"max_open": 12},
         {"straggler": {"type": "deadline", "seconds": 5}}, {"order": "arrival"}, {"min_survivors": 1},
-        {"staleness": {"on_expire": "drop-group"}}, {"order": "freshest"},
+        {"staleness": {"on_expire": "drop-group"}}, {"order": "freshest"}, {"filters": ["f"]},
+        {"order": {"type": "windowed", "window": 4}}, {"environments": {"a": {"weight": 1, "staleness": {}}}},
         {"drop_zero_variance": False}, {"overcommit": True},
     ],
     ids=str,
@@ -231,6 +238,17 @@ def test_a_word_stands_for_a_type_with_its_defaults() -> None:
     assert TrainerSettings.model_validate(long).digest == TrainerSettings.of_record(short).digest
     assert Staleness.model_validate({"on_expire": "drop-group"}).expiry.type == "drop-group"
     assert Staleness().expiry == RerollMembers()
+
+
+def test_a_window_leaves_fewer_groups_open() -> None:
+    """Each that may pass by is one more that a group waits for (design/staleness#open-groups)."""
+    made = TrainerSettings.model_validate({"order": {"type": "windowed", "window": 5}})
+    assert made.open_bound == made.open_groups == 16 - 4
+
+
+def test_the_strictest_environment_bounds_the_open_groups() -> None:
+    made = TrainerSettings.model_validate({"environments": {"a": {"staleness": {"max_staleness": 0}}}})
+    assert (made.open_bound, made.staleness_of("a").max_staleness, made.staleness_of(None).max_staleness) == (8, 0, 1)
 
 
 def test_settings_of_a_batch_above_our_own_budget_are_read_all_the_same() -> None:

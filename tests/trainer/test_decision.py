@@ -201,7 +201,7 @@ def test_a_group_whose_final_became_void_is_judged_with_what_is_there() -> None:
 
 def test_each_environment_has_its_own_limits() -> None:
     """decisions/staleness#52."""
-    own = {"environments": {"slow": {"staleness": {"max_staleness": 9}}}}
+    own: dict[str, Any] = {"environments": {"slow": {"staleness": {"max_staleness": 9}}}}
     for env, decided in (("slow", Ready), ("quick", Reroll)):
         desk = Desk()
         desk.say(rollout(0, 0, env=env), rollout(1, 0, env=env))

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import TrainerSettings
-from rolloutlog.contract.vocabulary import DropReason
+from rolloutlog.contract.vocabulary import DropReason, Status, Verdict
 from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy
 from rolloutlog.trainer.dispatch.order import OldestFirst
 from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
-from tests.trainer.desk import Desk, live, rollout
+from tests.trainer.desk import Desk, ended, live, rollout
 
 
 def desk_and_sampler(**settings: Any) -> tuple[Desk, Sampler]:
@@ -112,3 +114,89 @@ def test_two_samplers_of_the_same_groups_draw_them_alike_however_they_were_read(
                 sampler.settle(number, f"{name}-{number}", 5)
         drawn.append(ids(sampler.pick(4, 5)))
     assert drawn[0] == drawn[1] == ["old-0", "old-1", "young-0", "young-1"]
+
+
+def aborted(member: int, versions: int, attempt: int = 1) -> Rollout:
+    return ended(rollout(member, versions, attempt=attempt), Status.ABORTED)
+
+
+def test_a_prefix_that_would_be_too_old_at_the_next_step_is_made_again_not_resumed() -> None:
+    """With n = 1 a version 4 may be trained at 5 and 6: collected for 6 it still might, at 7 not
+    (decisions/staleness#68)."""
+    desk, sampler = desk_and_sampler()
+    desk.say(aborted(0, 4))
+    sampler.settle(0, "g", 5)
+    sampler.pick(1, 5)
+    assert not sampler.unwritten
+    sampler.pick(1, 6)
+    assert [(e.member, e.attempt, e.step, e.verdict) for e in sampler.unwritten.expired] == [(0, 1, 7, Verdict.EXPIRED)]
+    desk.say(aborted(1, 3))
+    sampler.settle(0, "g", 6)
+    assert [e.member for e in sampler.unwritten.expired] == [0, 1], "one that comes too late is told at once"
+    assert desk.pending().group.open_members == [0, 1]
+
+
+def test_the_prefix_of_a_member_that_nobody_goes_after_is_left_alone() -> None:
+    """Two of three suffice: the shard resumes nobody."""
+    desk, sampler = desk_and_sampler()
+    more: dict[str, Any] = {"size": 3, "group_train": 2}
+    desk.say(*(rollout(i, 4, **more) for i in range(2)), ended(rollout(2, 0, **more), Status.ABORTED))
+    sampler.settle(0, "g", 5)
+    assert ids(sampler.pick(1, 5)) == ["g"]
+    assert not sampler.unwritten
+
+
+def test_a_stale_token_alone_spends_no_prefix() -> None:
+    """Fresh ones are added to it when it is resumed."""
+    masked = {"max_staleness": 9, "max_token_staleness": 0, "on_expire": "reroll-members"}
+    desk, sampler = desk_and_sampler(staleness=masked)
+    desk.say(aborted(0, 0))
+    sampler.settle(0, "g", 5)
+    sampler.pick(1, 5)
+    assert not sampler.unwritten
+
+
+def test_nobody_is_asked_again_before_weights_come_that_may_be_trained() -> None:
+    """No doomed work (design/trainer#doomed): then those are asked for who were withheld."""
+    desk, behind = Desk(), live(3)
+    settings = TrainerSettings.model_validate({"staleness": {"max_staleness": 0}})
+    sampler = Sampler({0: desk.assembly}, DispatchPolicy(settings, behind), OldestFirst())
+    desk.say(rollout(0, 3, group="whole"), rollout(1, 3, group="whole"), rollout(0, 3), aborted(1, 3))
+    for group in ("whole", "g"):
+        sampler.settle(0, group, 5)
+    assert sampler.doomed(5)
+    assert sampler.withheld == 2
+    assert sampler.pick(1, 5) == []
+    assert not sampler.unwritten
+    behind.publish(Policy(0, 4))
+    assert not sampler.doomed(5)
+    assert sampler.pick(1, 5) == []
+    assert [(e.group, e.member) for e in sampler.unwritten.expired] == [("whole", 0), ("whole", 1), ("g", 1)]
+    assert sampler.withheld == 0
+
+
+def test_on_policy_makes_progress() -> None:
+    """Threshold 0: each step trains what the policy before it sampled, and nothing else."""
+    desk, history = Desk(), live(0)
+    settings = TrainerSettings.model_validate({"staleness": {"max_staleness": 0}})
+    sampler = Sampler({0: desk.assembly}, DispatchPolicy(settings, history), OldestFirst())
+    for step in range(1, 6):
+        say(desk, sampler, f"g{step}", step - 1, step)
+        picks = sampler.pick(1, step)
+        assert [pick.verdict.members[0].seq_staleness for pick in picks] == [0]
+        sampler.take(picks)
+        history.publish(Policy(0, step))
+
+
+def test_a_wait_for_members_that_were_asked_again_ends() -> None:
+    """The partition's time alone brings it about."""
+    expiry = {"type": "reroll-members", "wait_s": 10}
+    desk, sampler = desk_and_sampler(staleness={"max_staleness": 1, "on_expire": expiry})
+    desk.say(*(rollout(i, 4 if i else 0, size=3) for i in range(3)))
+    sampler.settle(0, "g", 5)
+    assert [e.member for e in sampler.unwritten.expired] == [0]
+    assert sampler.has_deadlines
+    for moment, drawn in ((500.0, []), (509.0, []), (510.1, ["g"])):
+        desk.assembly.time.silent(moment)
+        sampler.settle_overdue(5)
+        assert ids(sampler.pick(1, 5)) == drawn

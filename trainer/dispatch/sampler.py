@@ -122,8 +122,17 @@ class Sampler:
         """Groups whose values must be read before `size` can be picked, and then settled again."""
         if step is not None:
             self._reach(step)
-        first = (self._settled[group].pending for _, group in self._ready[:size])
-        return [*self._doubtful.values(), *(pending for pending in first if pending.unread)]
+        round_, left = self._admission.round(size), size
+        found = [*self._doubtful.values()]
+        for _, group in self._ready:
+            pending = self._settled[group].pending
+            if not left:
+                break
+            if round_.admits(pending):
+                round_.picked(pending)
+                left -= 1
+                found += [pending] if pending.unread else []
+        return found
 
     def pick(self, size: int, step: int | None) -> list[Pick]:
         """At most `size` groups that are ready for the step, first in order first; nothing is taken yet. It stops at

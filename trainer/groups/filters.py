@@ -20,6 +20,7 @@ from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from rolloutlog.contract.errors import FilterFailed, SettingsError
+from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict
@@ -99,6 +100,15 @@ def objection(filters: Iterable[GroupFilter], facts: GroupFacts) -> str | None:
         if said is not None:
             return f"{each.name}: {said}"
     return None
+
+
+def with_filters(settings: Settings, filters: Sequence[GroupFilter]) -> Settings:
+    """The settings with the names of the filters that are asked, as they are recorded. Raises SettingsError where two
+    have one name."""
+    names = [each.name for each in filters]
+    if len(set(names)) < len(names):
+        raise SettingsError(f"two filters have one name: {', '.join(names)}")
+    return settings.model_copy(update={"trainer": settings.trainer.model_copy(update={"filters": names})})
 
 
 def installed_filters(names: Sequence[str]) -> tuple[GroupFilter, ...]:

@@ -27,7 +27,7 @@ from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.stream.loading import load
 from rolloutlog.trainer.stream.opening import Parts
 from rolloutlog.trainer.stream.starting import Start, first_step
-from rolloutlog.trainer.stream.starvation import StarvationClock, no_policy, starved
+from rolloutlog.trainer.stream.starvation import StarvationClock, no_policy, no_weights, starved
 from rolloutlog.trainer.stream.step_recorder import StepRecorder
 
 IDLE_S = 10.0
@@ -151,11 +151,26 @@ class BatchReader:
                 await self._parts.presence.check()
                 await self._wake()
                 await self._recorder.write_notes()
+            if not behind and await self._lacks_weights(size):
+                raise self._no_weights(size)
             if self._starvation.late(_clock()):
                 self._starvation.progress(_clock())
                 raise await self._starved(size)
             self._no_groups.goes_on(self._lacking(size))
         return None
+
+    async def _lacks_weights(self, size: int) -> bool:
+        """True where this trainer alone could end the wait, by weights that no batch which is out may still bring
+        (design/trainer#doomed)."""
+        sampler, lending = self._parts.sampler, self._lending
+        if not self._start.timeline or lending.lent or not sampler.doomed(lending.step):
+            return False
+        await self._parts.intake.policies.catch_up()
+        return sampler.doomed(lending.step) and len(sampler.pick(size, lending.step)) < size
+
+    def _no_weights(self, size: int) -> Exception:
+        sampler, step = self._parts.sampler, self._lending.step
+        return no_weights(self._parts.history, step, ready=len(sampler.pick(size, step)), wanted=size)
 
     def _lacking(self, size: int) -> str:
         known = sum(len(assembly.groups) for assembly in self._parts.intake.assemblies.values())

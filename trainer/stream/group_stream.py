@@ -15,7 +15,7 @@ from one, and several ranks: one process reads and writes.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -27,6 +27,7 @@ from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.step_report import StepReport
+from rolloutlog.trainer.groups.filters import GroupFilter, installed_filters, with_filters
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
 from rolloutlog.trainer.stream.batch_reader import BatchReader, Wish
 from rolloutlog.trainer.stream.opening import Parts, open_parts
@@ -53,11 +54,15 @@ class GroupStream:
         namespace: str | None = None,
         bootstrap_servers: str | None = None,
         command_config: str | None = None,
+        filters: Sequence[GroupFilter] = (),
     ) -> None:
-        """What is given by name overrides `settings`. Raises SettingsError."""
-        settings = self._settings = Settings.of(
+        """What is given by name overrides `settings`; `filters` are asked besides those that the settings name. Raises
+        SettingsError."""
+        settings = Settings.of(
             settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config
         )
+        self._filters = (*installed_filters(settings.trainer.filters), *filters)
+        self._settings = with_filters(settings, self._filters)
         self._start = start or Start()
         self._stack = AsyncExitStack()
         self._opened: _Opened | None = None
@@ -65,7 +70,7 @@ class GroupStream:
 
     async def __aenter__(self) -> Self:
         try:
-            parts = await open_parts(self._stack, self._settings, self._start)
+            parts = await open_parts(self._stack, self._settings, self._start, self._filters)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -113,7 +118,9 @@ class GroupStream:
         deleted, Fenced when another trainer starts. A wait that is cancelled loses nothing. One iterator at a time:
         what another one was lent and hasn't told goes back.
         """
-        size = groups or self._settings.trainer.batch_groups
+        size = self._settings.trainer.batch_groups if groups is None else groups
+        if size < 1:
+            raise SettingsError(f"a batch has at least one group, not {size}")
         if size > self._settings.trainer.buffer_groups:
             raise SettingsError(f"a batch of {size} groups is above buffer_groups")
         opened = self._open()

@@ -32,6 +32,7 @@ from rolloutlog.trainer.dispatch.order import order_of
 from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.dispatch.step import StepWriter
 from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.filters import GroupFilter
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.restoring import marks_of, read_rejected, restore_endings
 from rolloutlog.trainer.stream.seed_reader import SeedReader
@@ -65,8 +66,10 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def open_parts(stack: AsyncExitStack, settings: Settings, start: Start) -> Parts:
-    """All parts, closed with the stack.
+async def open_parts(
+    stack: AsyncExitStack, settings: Settings, start: Start, filters: tuple[GroupFilter, ...] = ()
+) -> Parts:
+    """All parts, closed with the stack; `filters` are those that `settings` name.
 
     Raises BrokerUnreachable, TopicMissing, RunMismatch, TopicMismatch, OpenTransaction, UnknownPolicy, NotFound,
     RecordsDeleted.
@@ -114,7 +117,7 @@ async def open_parts(stack: AsyncExitStack, settings: Settings, start: Start) ->
             rejected_before=rejected,
         ),
         seeds=SeedReader(seeds, assemblies),
-        sampler=Sampler(assemblies, DispatchPolicy(trainer, history), order_of(trainer)),
+        sampler=Sampler(assemblies, DispatchPolicy(trainer, history, filters), order_of(trainer)),
         payloads=payloads,
         blobs=blobs,
         step=first_step(start, history, restored.last_step),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rolloutlog.contract.errors import Starved
+from rolloutlog.contract.policies import History
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 
@@ -47,6 +48,16 @@ def no_policy(namespace: str) -> Starved:
     return Starved(
         f"no policy was ever published or imported in namespace {namespace}: nobody can say how old a token is",
         "start the trainer, whose GroupStream publishes version 0 first; or publish with PolicyPublisher",
+    )
+
+
+def no_weights(history: History, step: int | None, *, ready: int, wanted: int) -> Starved:
+    """The error where whatever is sampled from now on would be too old for the step that is collected."""
+    since = "never" if history.current is None else f"last after step {history.current.version}"
+    return Starved(
+        f"weights were published {since}: what they sample is too old for step {step}, so nobody is asked for more; "
+        f"{ready} of {wanted} groups are ready",
+        "publish with each step, `trained(batch, publish=...)`, or say in `trainer.sync_period` how seldom you do",
     )
 
 
