@@ -81,6 +81,7 @@ async def _partition(writer: Writer, number: int, groups: int) -> PartitionMarks
         names = [ended_id(f"{number}.{at}.{one}") for one in range(CHUNK)]
         before = at - 1 if at else None
         await writer.send(ended_event(names, before, timeline=0, step=STEP, source=SOURCE, now=0, partition=number))
+        await writer.flush()  # as the last of its transaction it ends a batch
     partial = [name for one in range(2 * PARTIAL * PARTITIONS) if partition_of(name := f"{one}", PARTITIONS) == number]
     for name in partial[:PARTIAL]:
         final = GroupFinal(group=name, group_size=8, timeline=0, step=STEP, as_of=0)
@@ -91,7 +92,7 @@ async def _partition(writer: Writer, number: int, groups: int) -> PartitionMarks
 def _started(settings: Settings) -> tuple[float, int, float]:
     """Seconds, ended groups that are known, megabytes."""
     told = subprocess.run(
-        [sys.executable, "-m", "bench.starts", settings.model_dump_json()], check=True, capture_output=True
+        [sys.executable, "-m", "bench.starts", settings.model_dump_json()], check=True, stdout=subprocess.PIPE
     )
     seconds, known, megabytes = orjson.loads(told.stdout)
     return seconds, known, megabytes

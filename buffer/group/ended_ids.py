@@ -58,6 +58,14 @@ class EndedIds:
         if len(self._fresh) > max(LEAST_FRESH, len(self._sorted) // SHARE):
             self._merge()
 
+    def fill(self, packed: bytes) -> None:
+        """Take in many ids at once, one behind the other in bytes."""
+        self._merge()
+        merged = np.sort(np.concatenate([self._sorted, np.frombuffer(packed, _ID)]))
+        first = np.ones(len(merged), np.bool_)
+        first[1:] = merged[1:] != merged[:-1]
+        self._sorted = merged[first]
+
     def _is_sorted(self, name: bytes) -> bool:
         at = int(np.searchsorted(self._sorted, np.array(name, _ID)))
         # numpy gives a text back without the zeros at its end

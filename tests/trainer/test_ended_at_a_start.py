@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
+from rolloutlog.buffer.group.ended_ids import EndedIds
 from rolloutlog.contract.ids import ended_id
 from rolloutlog.trainer.groups.ended_groups import CHUNK, EndedGroups
 
@@ -41,7 +42,8 @@ def test_a_chunk_takes_the_place_of_the_final_events_in_it() -> None:
 def test_chunks_that_are_read_backwards_say_which_is_the_oldest() -> None:
     made = EndedGroups()
     for offset in (90, 50, 10):
-        made.recall_chunk([ended_id(f"g{offset}")], offset)
+        made.recall_chunk(offset)
+    made.ids.fill(b"".join(ended_id(f"g{offset}") for offset in (90, 50, 10)))
     assert (made.chunk, made.oldest) == (90, 10)
     made.take_chunk([ended_id("late")], 70)
     assert made.chunk == 90, "one that nothing names, since its answer was lost"
@@ -69,10 +71,23 @@ def test_an_ended_group_costs_less_than_64_bytes() -> None:
     made, count = EndedGroups(), 200_000
     tracemalloc.start()
     try:
-        for first in range(0, count, CHUNK):
-            made.recall_chunk([ended_id(f"group-{i}") for i in range(first, min(first + CHUNK, count))], first)
+        made.ids.fill(b"".join(ended_id(f"group-{i}") for i in range(count)))
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert len(made.ids) == count
     assert held / count < 64
+
+
+def test_ids_that_are_filled_in_are_those_that_are_added() -> None:
+    """Those that are there already, and zeros at an end, included."""
+    names = [ended_id(f"g{i}") for i in range(300)] + [b"x" * 15 + b"\0", b"\0" * 16]
+    filled, added = EndedIds(), EndedIds()
+    filled.fill(b"")
+    assert filled == added
+    filled.add(names[:7])
+    filled.fill(b"".join([*names, names[3]]))
+    added.add(names)
+    assert (len(filled), filled) == (302, added)
+    filled.fill(b"")
+    assert filled == added

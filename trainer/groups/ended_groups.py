@@ -102,9 +102,8 @@ class EndedGroups:
         self.chunk = offset if self.chunk is None else max(self.chunk, offset)
         self.oldest = self.chunk if self.oldest is None else self.oldest
 
-    def recall_chunk(self, names: Iterable[bytes], offset: int) -> None:
-        """A chunk that is read backwards from the newest, before all else."""
-        self.ids.add(names)
+    def recall_chunk(self, offset: int) -> None:
+        """A chunk that is read backwards from the newest, before all else; its ids are taken in with all others."""
         self.chunk, self.oldest = offset if self.chunk is None else self.chunk, offset
 
     def passed(self, next_event: int) -> None:

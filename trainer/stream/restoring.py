@@ -89,14 +89,16 @@ class _EndingsFold:
 
     async def read_chunks(self, connection: Connection, partition: int) -> None:
         """All chunks of a partition. Raises RecordsDeleted."""
-        mark, endings = self.marks[partition], self.endings[partition]
+        mark, endings, packed = self.marks[partition], self.endings[partition], list[bytes]()
 
         def read(event: Event) -> int | None:
             said = read_groups_ended(event)
-            endings.recall_chunk(said.names, event.offset)
+            packed.append(said.ids)
+            endings.recall_chunk(event.offset)
             return said.before
 
         await read_chunks(connection, Topic.GROUP_EVENTS, partition, mark.chunk, read)
+        endings.ids.fill(b"".join(packed))
         if mark.chunk is not None and endings.oldest != mark.oldest_chunk:
             raise RecordsDeleted(f"{_name(connection, partition)} lacks a chunk of ended groups that it had")
 
