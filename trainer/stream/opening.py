@@ -90,7 +90,8 @@ async def open_parts(
     lows = {number: mark.low for number, mark in enumerate(marks)} | {**(start.offsets or {})}
     rejected = await read_rejected(connection, lows, wait_s=HIDDEN_S)
     blobs = store_of(settings, patience_s=FOR_EVER)
-    tail = Tail(connection, {(Topic.ROLLOUTS, number): low for number, low in lows.items()}, known=known)
+    places = {(Topic.ROLLOUTS, number): low for number, low in lows.items()}
+    tail = Tail(connection, places, known=known, fetch_wait_ms=FETCH_WAIT_MS)
     await stack.enter_async_context(tail)
     payloads = await stack.enter_async_context(PayloadReader(connection))
     assemblies = {
