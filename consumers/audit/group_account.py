@@ -123,7 +123,8 @@ class GroupAccount:
             return {}
         uses = ((member.handle, _use(self.final, member)) for member in self.final.members)
         found = [(Handle.parse(handle), use) for handle, use in uses if handle is not None and use is not None]
-        return {handle.offset: use for handle, use in found if handle.partition == self.partition}
+        own = (self.partition, "")
+        return {handle.offset: use for handle, use in found if (handle.partition, handle.namespace) == own}
 
     def _highest(self) -> dict[int, int]:
         """Highest attempt of each member that lies before the draw."""

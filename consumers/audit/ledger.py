@@ -38,6 +38,8 @@ from rolloutlog.contract.wire.headers import HeaderError, Headers
 from rolloutlog.contract.wire.rejection import Rejected
 
 FIRST_PASS = 1
+DIGEST = 32
+"""Hex digits of a digest that tell a duplicate."""
 
 
 class Carried(NamedTuple):
@@ -153,6 +155,7 @@ class PartitionLedger:
 
     def _fold_good(self, event: Event, slot: Slot, kind: EventType) -> None:
         record = record_of(event, slot, kind)
+        record = record._replace(digest=record.digest[:DIGEST])
         said = Said(slot.member, slot.attempt, record.digest, record.status)
         self._there.add(event.offset)
         account = None if slot.kind is RunKind.EVAL else self._account(slot.group)
@@ -182,7 +185,8 @@ class PartitionLedger:
         repeated = [
             offset
             for offset, record in self.rowless.items()
-            if record.said == Said(row.member, row.attempt, row.digest, row.status) and record.group == row.group
+            if record.said == Said(row.member, row.attempt, row.digest[:DIGEST], row.status)
+            and record.group == row.group
         ]
         for offset in repeated:
             del self.rowless[offset]
@@ -239,7 +243,7 @@ class PartitionLedger:
 
     def _fault_of(self, handle: Handle, known: Container[int], as_of: int) -> str | None:
         """How a final event names that handle wrongly."""
-        if handle.partition != self.partition:
+        if handle.partition != self.partition or handle.namespace:
             return "handle-of-another-partition"
         if handle.offset < self.first:
             return None

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.consumers.audit.indexed_offsets import IndexedOffsets
 from rolloutlog.consumers.audit.ledger import PartitionLedger
-from rolloutlog.consumers.audit.small_topics import Place, group_event_of
+from rolloutlog.consumers.audit.sealing import resume
+from rolloutlog.consumers.audit.small_topics import Place, SmallTopics, group_event_of
+from rolloutlog.contract.events.audit_sealed import AuditSeal
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.topics import Topic
@@ -54,6 +56,15 @@ class PartitionReading:
             found.since = since if since is not None else found.folded or 0
         return found
 
+    async def begin(self, small: SmallTopics, seal: AuditSeal | None, at: int = 0) -> PartitionLedger:
+        """A ledger that goes on from a seal, and seals `at` an offset. Raises IndexMismatch."""
+        first = max(self.known[Topic.ROLLOUTS, self.partition].first, 0 if seal is None else seal.rollouts)
+        rejected = small.rejected[Topic.ROLLOUTS, self.partition]
+        ledger = PartitionLedger(self.partition, first, rejected, await self.indexed(), at)
+        if seal is not None:
+            resume(ledger, seal)
+        return ledger
+
     async def fold(self, ledger: PartitionLedger) -> None:
         """Fill the ledger. Raises IndexMismatch, BrokerUnreachable."""
         rollouts = _Rollouts(self._read(Topic.ROLLOUTS, ledger.first), ledger)
@@ -66,7 +77,6 @@ class PartitionReading:
         if ledger.rowless:
             async for row in _rollout_rows(await self.index()):
                 ledger.found_row(row)
-        ledger.finish()
 
     async def _fold_group_event(self, event: Event, ledger: PartitionLedger, rollouts: _Rollouts) -> None:
         said = group_event_of(event, self.partitions)

@@ -20,6 +20,7 @@ from rolloutlog.buffer.offline.manifest import MANIFEST, Manifest, offsets_of
 from rolloutlog.consumers.replaying.candidate_file import write_candidates
 from rolloutlog.consumers.replaying.horizons import Until, horizons
 from rolloutlog.consumers.replaying.past_index import shard_at
+from rolloutlog.consumers.replaying.pinning import pin_manifest, pin_of
 from rolloutlog.consumers.whole_folder import whole_folder
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
@@ -33,9 +34,12 @@ from rolloutlog.kafka.source_log import source_of
 
 @dataclass(slots=True, frozen=True)
 class Frozen:
-    """What was written: `sha256` is that of the candidates, `offsets` where each partition is cut."""
+    """What was written: `digest` names the manifest, whose records are held unless it isn't `pinned`; `sha256` is that
+    of the candidates, `offsets` where each partition is cut."""
 
     manifest: str
+    digest: str
+    pinned: bool
     candidates: int
     sha256: str
     offsets: dict[str, list[int]]
@@ -45,9 +49,12 @@ class Frozen:
         return asdict(self)
 
 
-async def freeze(settings: Settings, folder: Path, until: Until) -> Frozen:
-    """Write the buffer at `until` into a new folder. Raises SettingsError where the folder is there, NotFound where the
-    log doesn't reach so far, IndexMismatch, RunMismatch, BrokerUnreachable."""
+async def freeze(settings: Settings, folder: Path, until: Until, *, pin: bool = True) -> Frozen:
+    """Write the buffer at `until` into a new folder, and hold its records on the log, unless `pin` is False.
+
+    Raises SettingsError where the folder is there, NotFound where the log doesn't reach so far or is being collected,
+    IndexMismatch, RunMismatch, BrokerUnreachable.
+    """
     with whole_folder(folder) as unfinished:
         connection = await connect(settings, Role.REPLAY)
         run = await read_run(connection)
@@ -73,7 +80,13 @@ async def freeze(settings: Settings, folder: Path, until: Until) -> Frozen:
             settings_digest=settings.digest,
             derivations=derivations,
             kinds=kinds,
-            candidates=await asyncio.to_thread(write_candidates, unfinished, np.concatenate(tables)),
+            candidates=await asyncio.to_thread(write_candidates, unfinished, table := np.concatenate(tables)),
         )
+        held = pin_of(manifest, table)
+        if pin:
+            await pin_manifest(connection, held)
         (unfinished / MANIFEST).write_bytes(manifest.encode())
-    return Frozen(str(folder / MANIFEST), manifest.candidates.count, manifest.candidates.sha256, manifest.offsets)
+    digest, pinned = held.manifest, pin and bool(held.rollouts)
+    return Frozen(
+        str(folder / MANIFEST), digest, pinned, manifest.candidates.count, manifest.candidates.sha256, manifest.offsets
+    )

@@ -47,8 +47,12 @@ def print_audit(found: dict[str, Any]) -> None:
         line(("violation", "red"), f" {violation['kind']}: group {violation['group']} at rollouts/{place}")
     for place in found["open_transactions"]:
         line(("open transaction", "yellow"), f" on {place}: ask again in 10 s")
+    for why in found["unusable_seals"]:
+        line(("unusable", "yellow"), f": {why}")
+    if found["sealed"]:
+        line(f"{found['sealed']} of them are sealed")
     if found["ok"] is None:
-        line(("undecided", "yellow"), ": a transaction is open")
+        line(("undecided", "yellow"), ": a transaction is open, or what was deleted isn't counted")
     elif found["ok"]:
         line(("the audit holds", "green"), ": every record counts exactly once")
     else:

@@ -24,6 +24,7 @@ from rolloutlog.cli import (
     dead_letters,
     demo,
     doctor,
+    gc,
     groups,
     importing,
     replay,
@@ -58,6 +59,7 @@ app.add_typer(topics.app, name="topics")
 app.command("import")(importing.import_)
 app.command()(replay.replay)
 app.command()(audit.audit)
+app.command()(gc.gc)
 app.add_typer(worker.app, name="worker")
 app.add_typer(buffer.app, name="buffer")
 app.add_typer(train.app, name="train")

@@ -61,6 +61,9 @@ def replay(
     to_step: Annotated[
         int | None, typer.Option("--to-step", min=0, help="Up to what the trainer had drawn by this train step.")
     ] = None,
+    pin: Annotated[
+        bool, typer.Option("--pin/--no-pin", help="Hold the frozen buffer's records on the log: gc keeps them.")
+    ] = True,
     verify: Annotated[
         bool, typer.Option("--verify", help="Write nothing: draw every derived seed of the run again, and compare.")
     ] = False,
@@ -78,7 +81,7 @@ def replay(
     layout = layout or (LayoutName.MANIFEST if cut else LayoutName.JSONL)
     until = _until(to_offset, to_time, to_step)
     if layout is LayoutName.MANIFEST:
-        _freeze(settings, out, until, as_json)
+        _freeze(settings, out, until, pin, as_json)
     else:
         _export(settings, out, layout.value, until, as_json)
 
@@ -98,14 +101,16 @@ def _export(settings: Settings, out: Path, layout: Format, until: Until, as_json
             note(f"{exported.unwritten} rollouts can't be written in this layout, such as:", *_lines(exported.why))
 
 
-def _freeze(settings: Settings, out: Path, until: Until, as_json: bool) -> None:
+def _freeze(settings: Settings, out: Path, until: Until, pin: bool, as_json: bool) -> None:
     from rolloutlog.consumers.replaying.freezing import freeze
 
-    frozen = asyncio.run(freeze(with_broker(settings), out, until))
+    frozen = asyncio.run(freeze(with_broker(settings), out, until, pin=pin))
     if as_json:
         print_json(frozen.as_dict())
     else:
         line(f"{frozen.manifest}: {frozen.candidates} candidates")
+        if frozen.pinned:
+            note(f"their records are held on the log; `rolloutlog gc --unpin {frozen.digest[:16]}` lets them go")
 
 
 def _verify(settings: Settings, as_json: bool) -> None:

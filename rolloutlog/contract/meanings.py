@@ -37,6 +37,8 @@ EVENTS: Mapping[EventType, str] = {
     EventType.SOURCE_DECLARED: "the ended namespace whose rollouts the run draws on too",
     EventType.CURSOR_MOVED: "how far an importer is",
     EventType.STEP_CLOSED: "a train step is done: from where on a start reads the topics",
+    EventType.AUDIT_SEALED: "the counts of a partition's records up to an offset, below which they may be deleted",
+    EventType.MANIFEST_PINNED: "a frozen buffer, and the records that it still reads",
     EventType.MEMBER_EXPIRED: "a member is too old for its step and is asked for again; not final",
     EventType.GROUP_TRAINED: "final: a group was trained, with the handles and verdicts of its members",
     EventType.GROUP_DROPPED: "final: a group was dropped, and why",

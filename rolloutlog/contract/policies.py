@@ -127,3 +127,12 @@ class History:
             return False
         lowest = on_path[timeline]
         return lowest is None or step <= lowest
+
+    def is_live_at(self, timeline: int, step: int, point: Policy) -> bool:
+        """True if an event of (timeline, step) is live and stays so whichever step from `point` on a trainer goes back
+        to."""
+        on_path = self._ancestors(point.timeline)
+        if timeline not in on_path or not self.is_live(timeline, step):
+            return False
+        lowest = on_path[timeline]
+        return step <= (point.version if lowest is None else min(lowest, point.version))

@@ -22,6 +22,7 @@ class Role(StrEnum):
     REPLAY = "replay"
     AUDIT = "audit"
     RETRY = "retry"
+    GC = "gc"
     PEOPLE = "people"
 
 
@@ -36,6 +37,7 @@ USED_BY: dict[Role, tuple[str, ...]] = {
     Role.REPLAY: ("replay", "ReplayBuffer"),
     Role.AUDIT: ("audit",),
     Role.RETRY: ("dead-letters retry",),
+    Role.GC: ("gc",),
     Role.PEOPLE: ("status", "groups", "candidates", "seeds list", "show", "tail", "dead-letters list"),
 }
 """Commands of `rolloutlog`, and classes of the library."""

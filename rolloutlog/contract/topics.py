@@ -37,6 +37,8 @@ class Topic(StrEnum):
 
 AGING = (Topic.ROLLOUTS, Topic.ROLLOUT_INDEX)
 """What retention and deletion are of: the large payloads, and the index that points at them (design/log#retention)."""
+COLLECTED = (Topic.ROLLOUTS, Topic.SEEDS, Topic.ROLLOUT_INDEX)
+"""What `gc` deletes from, once nobody needs it (design/log#seals)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ TOPICS: dict[Topic, TopicSpec] = {
                 Role.TRAINER,
                 Role.REPLAY,
                 Role.AUDIT,
+                Role.GC,
                 Role.RETRY,
                 Role.PEOPLE,
             ),
@@ -123,7 +126,15 @@ TOPICS: dict[Topic, TopicSpec] = {
             partitions=None,
             cleanup="delete",
             written_by=(Role.BUFFER,),
-            read_by=(Role.WORKERS, Role.BUFFER, Role.TRAINER, Role.REPLAY, Role.AUDIT, Role.PEOPLE),
+            read_by=(
+                Role.WORKERS,
+                Role.BUFFER,
+                Role.TRAINER,
+                Role.REPLAY,
+                Role.AUDIT,
+                Role.GC,
+                Role.PEOPLE,
+            ),
             meaning="the one queue of work for rollout workers",
             types=(T.SEED_EMITTED, T.SEED_CANCELLED),
         ),
@@ -133,7 +144,7 @@ TOPICS: dict[Topic, TopicSpec] = {
             partitions=None,
             cleanup="delete",
             written_by=(Role.TRAINER,),
-            read_by=(Role.BUFFER, Role.TRAINER, Role.REPLAY, Role.AUDIT, Role.RETRY, Role.PEOPLE),
+            read_by=(Role.BUFFER, Role.TRAINER, Role.REPLAY, Role.AUDIT, Role.GC, Role.RETRY, Role.PEOPLE),
             meaning="expired members, and what finally became of each group",
             types=(T.MEMBER_EXPIRED, T.GROUP_TRAINED, T.GROUP_DROPPED, T.GROUPS_ENDED),
         ),
@@ -143,7 +154,7 @@ TOPICS: dict[Topic, TopicSpec] = {
             partitions=None,
             cleanup="compact,delete",
             written_by=(Role.BUFFER,),
-            read_by=(Role.WORKERS, Role.BUFFER, Role.REPLAY, Role.AUDIT, Role.PEOPLE),
+            read_by=(Role.WORKERS, Role.BUFFER, Role.REPLAY, Role.AUDIT, Role.GC, Role.PEOPLE),
             meaning="one small row per event that a shard took or emitted; the shard's changelog",
             types=(
                 T.ROLLOUT_INDEXED,
@@ -171,6 +182,7 @@ TOPICS: dict[Topic, TopicSpec] = {
                 Role.PUBLISHERS,
                 Role.REPLAY,
                 Role.AUDIT,
+                Role.GC,
                 Role.RETRY,
                 Role.PEOPLE,
             ),
@@ -182,12 +194,21 @@ TOPICS: dict[Topic, TopicSpec] = {
             key="name of the fact",
             partitions=1,
             cleanup="compact",
-            written_by=(Role.OPERATOR, Role.IMPORTERS, Role.TRAINER),
-            read_by=tuple(role for role in Role if role is not Role.AUDIT),
+            written_by=(Role.OPERATOR, Role.IMPORTERS, Role.TRAINER, Role.REPLAY, Role.GC),
+            read_by=tuple(Role),
             meaning=(
-                "what the run is: P, its settings and source under their digests, cursors, and where steps are done"
+                "what the run is: P, its settings and source under their digests, cursors, where steps are done, what "
+                "the audit has sealed, and which manifests hold records"
             ),
-            types=(T.RUN_DECLARED, T.SETTINGS_RECORDED, T.SOURCE_DECLARED, T.CURSOR_MOVED, T.STEP_CLOSED),
+            types=(
+                T.RUN_DECLARED,
+                T.SETTINGS_RECORDED,
+                T.CURSOR_MOVED,
+                T.STEP_CLOSED,
+                T.SOURCE_DECLARED,
+                T.AUDIT_SEALED,
+                T.MANIFEST_PINNED,
+            ),
         ),
         TopicSpec(
             topic=Topic.DEAD_LETTERS,
@@ -195,7 +216,7 @@ TOPICS: dict[Topic, TopicSpec] = {
             partitions=1,
             cleanup="delete",
             written_by=(Role.IMPORTERS, Role.BUFFER, Role.TRAINER),
-            read_by=(Role.IMPORTERS, Role.BUFFER, Role.TRAINER, Role.AUDIT, Role.RETRY, Role.PEOPLE),
+            read_by=(Role.IMPORTERS, Role.BUFFER, Role.TRAINER, Role.AUDIT, Role.GC, Role.RETRY, Role.PEOPLE),
             meaning=(
                 "what was rejected, a record or what would be derived from it: reason, handle and digest, not the value"
             ),

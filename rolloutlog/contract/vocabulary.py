@@ -39,6 +39,8 @@ class EventType(StrEnum):
     SOURCE_DECLARED = "source.declared"
     CURSOR_MOVED = "cursor.moved"
     STEP_CLOSED = "step.closed"
+    AUDIT_SEALED = "audit.sealed"
+    MANIFEST_PINNED = "manifest.pinned"
     MEMBER_EXPIRED = "member.expired"
     GROUP_TRAINED = "group.trained"
     GROUP_DROPPED = "group.dropped"

@@ -45,11 +45,18 @@ def test_workers_write_rollouts_and_only_read_seeds_and_which_are_wanted() -> No
     assert "Write" not in of(Role.WORKERS)["math.rollout-index"]
 
 
-def test_only_who_declares_the_run_moves_cursors_or_records_settings_writes_it() -> None:
-    assert writers(Topic.RUN) == {Role.OPERATOR, Role.IMPORTERS, Role.TRAINER}
+def test_only_who_has_facts_of_the_run_to_tell_writes_it() -> None:
+    assert writers(Topic.RUN) == {Role.OPERATOR, Role.IMPORTERS, Role.TRAINER, Role.REPLAY, Role.GC}
 
 
-@pytest.mark.parametrize("role", [Role.REPLAY, Role.AUDIT, Role.PEOPLE])
+def test_gc_alone_deletes_and_only_where_records_are_counted() -> None:
+    deletes = {(right.role, right.name) for right in RIGHTS if "Delete" in right.operations}
+    collected = {(Role.GC, f"math.{topic}") for topic in (Topic.ROLLOUTS, Topic.SEEDS, Topic.ROLLOUT_INDEX)}
+    assert deletes == {(Role.OPERATOR, "math."), *collected}
+    assert of(Role.GC, "transactional-id") == {"math.gc": ("Write",)}
+
+
+@pytest.mark.parametrize("role", [Role.AUDIT, Role.PEOPLE])
 def test_who_only_looks_may_only_read(role: Role) -> None:
     assert {right.operations for right in RIGHTS if (right.role, right.resource) == (role, "topic")} == {("Read",)}
 
@@ -65,8 +72,8 @@ def test_a_right_is_a_line_for_kafkas_own_tool() -> None:
 
 def test_a_refusal_names_user_rights_and_role() -> None:
     names = Names("math")
-    lacks = lacking(names, Role.REPLAY, [(Topic.ROLLOUTS, frozenset({"Read"})), (Topic.RUN, frozenset({"Describe"}))])
-    assert refused(names, Role.REPLAY, "alice", lacks).message == (
-        "user alice lacks Read on topic math.run, which the role replay needs"
+    lacks = lacking(names, Role.AUDIT, [(Topic.ROLLOUTS, frozenset({"Read"})), (Topic.RUN, frozenset({"Describe"}))])
+    assert refused(names, Role.AUDIT, "alice", lacks).message == (
+        "user alice lacks Read on topic math.run, which the role audit needs"
     )
     assert refused(names, None, None, []).message == "this client lacks a right"

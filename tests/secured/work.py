@@ -14,8 +14,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.consumers.buffer_service import run_buffer
+from rolloutlog.consumers.collecting.gc_service import collect, unpin
 from rolloutlog.consumers.exporting.export_service import export_rollouts
 from rolloutlog.consumers.reindexing import reindex
 from rolloutlog.consumers.replaying.freezing import freeze
@@ -58,9 +61,10 @@ from tests.cases.rollouts import altered, sound
 from tests.producers.log import emit, everything, seed_of, until
 from tests.producers.sums import Digits, Sums
 
-MADE, LIVE, RECORDED = "made", "live", "recorded"
-"""Namespaces: of the operator, with policies of our own, and with imported ones."""
-NAMESPACES = (MADE, LIVE, RECORDED)
+MADE, LIVE, RECORDED, SPENT = "made", "live", "recorded", "spent"
+"""Namespaces: of the operator, with policies of our own, with imported ones, and one that derives nothing, so that
+nobody needs what was trained."""
+NAMESPACES = (MADE, LIVE, RECORDED, SPENT)
 SHORT = LoopOptions(session_timeout_ms=2000)
 Work = Callable[[Settings, Settings], Awaitable[None]]
 """Told the role's settings and the administrator's, in the namespace that is right for it."""
@@ -77,7 +81,7 @@ def settings_for(namespace: str, **given: str) -> Settings:
         {
             "namespace": namespace,
             "topics": {"partitions": 1, "max_message_bytes": 256 * 1024},
-            "buffer": {"max_attempts": 1},
+            "buffer": {"max_attempts": 1} | ({"derivations": []} if namespace == SPENT else {}),
             "trainer": {"batch_groups": 1, "max_open": 64, "overcommit": True, "staleness": {"max_staleness": 8}},
             **given,
         }
@@ -93,6 +97,10 @@ async def prepare(admin: Settings) -> None:
         await _prepare_live(admin)
     elif admin.namespace == RECORDED:
         await _prepare_recorded(admin, connection)
+    elif admin.namespace == SPENT:
+        async with PolicyPublisher(admin) as policies:
+            await policies.publish(1)
+        await _send_bad(connection)
 
 
 async def _prepare_live(admin: Settings) -> None:
@@ -109,6 +117,11 @@ async def _prepare_recorded(admin: Settings, connection: Connection) -> None:
     await emit(admin, seed_of("stuck"))
     async with RolloutProducer(admin) as producer:
         await producer.abort(sound("stuck").slot, sound("stuck").trajectory)
+    await _send_bad(connection)
+
+
+async def _send_bad(connection: Connection) -> None:
+    """What a shard makes a dead letter of."""
     client = connection.producer()
     await client.start()
     await client.send_and_wait(connection.names.topic(Topic.ROLLOUTS), b"not a rollout", key=b"bad")
@@ -234,6 +247,22 @@ async def prove(settings: Settings, admin: Settings) -> None:
     await audit(settings)
 
 
+async def clean(settings: Settings, admin: Settings) -> None:
+    """Collect what a trainer has closed and a buffer has read; let go a pin that isn't there."""
+    name = f"spent-{secrets.token_hex(4)}"
+    await emit(admin, seed_of(name))
+    async with RolloutProducer(admin) as producer:
+        await producer.publish_many([sound(name, member, reward=float(member)) for member in range(2)])
+    async with GroupStream(admin) as stream:
+        async for batch in stream.batches(drain=True):
+            await stream.trained(batch, publish="memory://weights")
+    await run_buffer(admin, drain=True, options=SHORT)
+    found = await collect(settings)
+    assert {Topic.ROLLOUTS, Topic.SEEDS} <= {each.topic for each in found.kept if each.deleted}
+    with pytest.raises(NotFound):
+        await unpin(settings, "none")
+
+
 async def mend(settings: Settings, admin: Settings) -> None:
     """Try a record again that is sound, whatever its dead letter says."""
     connection = connection_of(admin)
@@ -268,6 +297,7 @@ WORK: dict[Role, tuple[str, Work]] = {
     Role.REPLAY: (RECORDED, export),
     Role.AUDIT: (RECORDED, prove),
     Role.RETRY: (LIVE, mend),
+    Role.GC: (SPENT, clean),
     Role.PEOPLE: (RECORDED, look),
 }
 """In this order: a publisher starts a timeline, on which the trainer would have nothing to train."""

@@ -3,7 +3,7 @@ are done (design/log#run).
 
 Guarantees: one key per fact, newest wins, so the compacted topic is what the run is; what is read is of its key's kind,
 settings and a source are those of their digest, and a declaration agrees with the settings that it names. Leaves out:
-reading the topic in order (`rolloutlog.kafka.run_record`).
+seals and pins (`audit_sealed`, `manifest_pinned`), and reading the topic in order (`rolloutlog.kafka.run_record`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from rolloutlog.contract.vocabulary import EventType, RejectReason
 from rolloutlog.contract.wire.rejection import HOSTILE, Rejected, fault_of, problem_of
 
 DECLARATION = "run"
-SETTINGS, SOURCE, CURSOR, STEP = "settings/", "source/", "cursor/", "step/"
+SETTINGS, SOURCE, CURSOR, STEP, SEAL, PIN = "settings/", "source/", "cursor/", "step/", "audit/", "manifest/"
 TRAINER = "trainer"
 """What tells the text of a trainer's settings from that of the run's."""
 
 
-def _fact(kind: EventType, name: str, body: dict[str, Any], source: str, now: int) -> Outgoing:
+def fact(kind: EventType, name: str, body: dict[str, Any], source: str, now: int) -> Outgoing:
+    """A fact under its name, which is the key."""
     text = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
     return outgoing(
         kind, Topic.RUN, key=name, event_id=id_of(name, text.decode()), source=source, value=text, now=now, subject=name
@@ -51,33 +52,33 @@ def run_declared(settings: Settings, drawn_from: DeclaredSource | None = None, *
     }
     if drawn_from is not None:
         body["source"] = drawn_from.digest
-    return _fact(EventType.RUN_DECLARED, DECLARATION, body, source, now)
+    return fact(EventType.RUN_DECLARED, DECLARATION, body, source, now)
 
 
 def settings_recorded(settings: Settings, *, source: str, now: int) -> Outgoing:
     """`settings.recorded`: the text of the settings that must agree, under their digest."""
-    return _fact(EventType.SETTINGS_RECORDED, f"{SETTINGS}{settings.digest}", settings.agreed(), source, now)
+    return fact(EventType.SETTINGS_RECORDED, f"{SETTINGS}{settings.digest}", settings.agreed(), source, now)
 
 
 def trainer_recorded(trainer: TrainerSettings, *, source: str, now: int) -> Outgoing:
     """`settings.recorded`: the text of a trainer's settings, under theirs; the newest are those that hold."""
     body = {TRAINER: trainer.recorded()}
-    return _fact(EventType.SETTINGS_RECORDED, f"{SETTINGS}{trainer.digest}", body, source, now)
+    return fact(EventType.SETTINGS_RECORDED, f"{SETTINGS}{trainer.digest}", body, source, now)
 
 
 def source_declared(drawn_from: DeclaredSource, *, source: str, now: int) -> Outgoing:
     """`source.declared`: the ended namespace that the run draws on, under the digest of what is said of it."""
-    return _fact(EventType.SOURCE_DECLARED, f"{SOURCE}{drawn_from.digest}", drawn_from.text, source, now)
+    return fact(EventType.SOURCE_DECLARED, f"{SOURCE}{drawn_from.digest}", drawn_from.text, source, now)
 
 
 def cursor_moved(name: str, position: dict[str, Any], *, source: str, now: int) -> Outgoing:
     """`cursor.moved`: how far an importer is; goes into the transaction of what it wrote."""
-    return _fact(EventType.CURSOR_MOVED, f"{CURSOR}{name}", position, source, now)
+    return fact(EventType.CURSOR_MOVED, f"{CURSOR}{name}", position, source, now)
 
 
 def step_closed(marks: Watermarks, *, source: str, now: int) -> Outgoing:
     """`step.closed`: the last record of a step's transaction; the newest of its timeline holds."""
-    return _fact(EventType.STEP_CLOSED, f"{STEP}{marks.timeline}", marks.model_dump(exclude_none=True), source, now)
+    return fact(EventType.STEP_CLOSED, f"{STEP}{marks.timeline}", marks.model_dump(exclude_none=True), source, now)
 
 
 def closed_steps(facts: Mapping[str, Mapping[str, Any]]) -> list[Watermarks]:
@@ -132,6 +133,8 @@ def _fits(kind: EventType, name: str) -> bool:
             (EventType.SOURCE_DECLARED, name.startswith(SOURCE)),
             (EventType.CURSOR_MOVED, name.startswith(CURSOR)),
             (EventType.STEP_CLOSED, name.startswith(STEP)),
+            (EventType.AUDIT_SEALED, name.startswith(SEAL)),
+            (EventType.MANIFEST_PINNED, name.startswith(PIN)),
         )
     )
 

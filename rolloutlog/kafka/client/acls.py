@@ -16,7 +16,7 @@ from typing import Any
 
 from rolloutlog.contract.errors import NotAllowed
 from rolloutlog.contract.roles import Role
-from rolloutlog.contract.topics import TOPICS, Names, Topic
+from rolloutlog.contract.topics import COLLECTED, TOPICS, Names, Topic
 
 TOPIC, GROUP, TRANSACTIONAL_ID = "topic", "group", "transactional-id"
 READ, WRITE, CREATE, DELETE = "Read", "Write", "Create", "Delete"
@@ -30,7 +30,7 @@ GROUPS = {
 """The operator waits until the group has a coordinator, so that no first service fails; people see who owns what."""
 TRANSACTIONS = {
     Role.BUFFER: "buffer.", Role.TRAINER: "trainer", Role.PUBLISHERS: "trainer", Role.IMPORTERS: "import.",
-    Role.OPERATOR: "run", Role.RETRY: "retry",
+    Role.OPERATOR: "run", Role.RETRY: "retry", Role.GC: "gc",
 }  # fmt: skip
 """Transactional ids below the namespace; one that ends in a dot is a prefix."""
 
@@ -89,8 +89,8 @@ def topics_of(role: Role | None) -> tuple[Topic, ...]:
 def checked_by(role: Role | None) -> tuple[Topic, ...]:
     """The topics whose settings a role compares with the run's before it starts: those that it writes, and all that it
     meets where it is a service that must agree with the run on everything."""
-    if role is Role.OPERATOR:
-        return ()
+    if role in (Role.OPERATOR, Role.REPLAY, Role.GC):
+        return ()  # the one makes them; what the others write on `run` is small, whatever the settings
     if role in (None, Role.BUFFER, Role.TRAINER):
         return topics_of(role)
     return tuple(topic for topic, spec in TOPICS.items() if role in spec.written_by)
@@ -148,5 +148,5 @@ def _rights(names: Names, role: Role) -> Iterator[Right]:
 def _used(role: Role, topic: Topic) -> tuple[str, ...]:
     spec = TOPICS[topic]
     reads, writes = role in spec.read_by, role in spec.written_by
-    checks = topic in checked_by(role)
-    return (*((READ,) * reads), *((WRITE,) * writes), *((DESCRIBE_CONFIGS,) * checks))
+    deletes, checks = role is Role.GC and topic in COLLECTED, topic in checked_by(role)
+    return (*((READ,) * reads), *((WRITE,) * writes), *((DELETE,) * deletes), *((DESCRIBE_CONFIGS,) * checks))
