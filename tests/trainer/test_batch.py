@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rolloutlog.contract.vocabulary import DropReason, SeedKind, Status
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.step_report import StepReport
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
-from tests.trainer.desk import rollout
+from tests.trainer.desk import ended, rollout, staleness
 from tests.trainer.drawing import drawn_group
 
 
@@ -27,3 +28,45 @@ def test_a_step_report_lays_tokens_of_kept_and_surplus_members_side_by_side() ->
     assert (report.groups, report.members, report.steps) == (1, 2, [5])
     assert (report.response_tokens, report.trainable_tokens, report.surplus_tokens) == (5, 5, 7)
     assert (report.reward, report.verdicts) == (0.5, {"fresh": 2})
+
+
+def test_a_step_report_counts_tokens_by_policy_and_by_what_masks_them() -> None:
+    """All response tokens of kept members are in the loss, or masked for a cause."""
+    group = drawn_group(
+        rollout(0, [4, 4, 1]),
+        rollout(1, [3]),
+        **staleness(max_staleness=9, max_token_staleness=2, on_expire={"type": "keep-as-baseline"}),
+    )
+    report = StepReport.of(Batch(5, (group,)), UnwrittenEvents())
+    assert (report.policies, report.staleness) == ({"0:4": 2, "0:1": 1, "0:3": 1}, {1: 1, 3: 1})
+    assert report.masked == {"tokens": 1}
+    assert report.response_tokens == report.trainable_tokens + sum(report.masked.values())
+    assert report.as_json()["staleness"] == {"1": 1, "3": 1}
+
+
+def test_rewards_before_any_filter_are_those_of_dropped_and_surplus_members_too() -> None:
+    kept = drawn_group(*(rollout(i, reward=float(i), size=3, group_train=2) for i in range(3)))
+    dropped = drawn_group(*(rollout(i, reward=9.0, group="h") for i in range(2))).final
+    dropped = dropped.model_copy(update={"reason": DropReason.ZERO_VARIANCE})
+    report = StepReport.of(Batch(5, (kept,)), UnwrittenEvents(dropped=[dropped]))
+    assert (report.reward, report.raw_reward) == (0.5, (0 + 1 + 2 + 9 + 9) / 5)
+    assert StepReport.of(Batch(5, ()), UnwrittenEvents()).raw_reward is None
+
+
+def test_an_attempt_that_resumes_counts_without_its_prefix() -> None:
+    """And one that is made again counts whole."""
+    group = drawn_group(
+        ended(rollout(0, [4] * 3), Status.ABORTED),
+        rollout(0, [4] * 5, attempt=2, seed_kind=SeedKind.RESUME),
+        ended(rollout(1, [4] * 6), Status.FAILED),
+        rollout(1, [4] * 2, attempt=2, seed_kind=SeedKind.REROLL),
+    )
+    assert group.new_tokens == {1: 3 + 6, 2: 2 + 2}
+    assert StepReport.of(Batch(5, (group,)), UnwrittenEvents()).new_tokens == {1: 9, 2: 4}
+
+
+def test_seconds_run_from_the_first_record_to_the_last_and_to_the_draw() -> None:
+    """The desk says a record each millisecond."""
+    group = drawn_group(rollout(0), rollout(1))
+    report = StepReport.of(Batch(5, (group,), drawn_ms=group.first_ms + 2500), UnwrittenEvents())
+    assert (report.resolved_s, report.drawn_s) == (0.001, 2.5)

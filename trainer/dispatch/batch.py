@@ -6,6 +6,7 @@ event that will end their group. Leaves out: advantages (`advantages`) and tenso
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -16,9 +17,10 @@ from rolloutlog.contract.record import value
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.trainer.dispatch.sampler import Pick
+from rolloutlog.trainer.groups.attempts import Attempts
 from rolloutlog.trainer.groups.pending_group import Payload, PendingGroup
 from rolloutlog.trainer.staleness.mask_runs import Bools, mask_of
-from rolloutlog.trainer.staleness.verdicts import MemberVerdict
+from rolloutlog.trainer.staleness.verdicts import MemberTokens, MemberVerdict
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,6 +36,7 @@ class DrawnMember:
     reward: float
     verdict: MemberVerdict
     rollout: Rollout | None
+    tokens: MemberTokens
 
     @property
     def mask(self) -> Bools:
@@ -43,12 +46,16 @@ class DrawnMember:
 
 @dataclass(slots=True, frozen=True)
 class DrawnGroup:
-    """One whole group. `final` is the event that will be written when the step was trained."""
+    """One whole group. `final` is the event that will be written when the step was trained. `first_ms` and `newest_ms`
+    are times of its first and its newest record, `new_tokens` what its members sampled, by attempt."""
 
     id: str
     partition: int
     final: GroupFinal
     members: tuple[DrawnMember, ...]
+    first_ms: int
+    newest_ms: int
+    new_tokens: Mapping[int, int]
 
     @property
     def step(self) -> int:
@@ -61,12 +68,13 @@ class Batch:
     """What step `step` consumes; None where policies are imported, and each group has its own
     (design/trainer#imported).
 
-    `short`: at the end of a drained log there were fewer groups than a batch has.
+    `short`: at the end of a drained log there were fewer groups than a batch has. `drawn_ms` is when it was drawn.
     """
 
     step: int | None
     groups: tuple[DrawnGroup, ...]
     short: bool = False
+    drawn_ms: int = 0
 
     def leaving_out(self, reasons: Mapping[str, DropReason]) -> tuple[Batch, list[GroupFinal]]:
         """The batch without these groups, and the events that say why. Raises ValueError for one that isn't in it."""
@@ -110,7 +118,24 @@ def drawn(pick: Pick) -> DrawnGroup:
     """The group of a pick, decoded where its payloads are in memory."""
     members = (_member(pick.pending, verdict) for verdict in pick.verdict.members)
     kept = tuple(sorted(members, key=lambda member: member.member))
-    return DrawnGroup(pick.pending.id, pick.pending.partition, pick.final, kept)
+    pending = pick.pending
+    return DrawnGroup(
+        id=pending.id,
+        partition=pending.partition,
+        final=pick.final,
+        members=kept,
+        first_ms=pending.timestamp,
+        newest_ms=pending.touched,
+        new_tokens=_new_tokens(pending),
+    )
+
+
+def _new_tokens(pending: PendingGroup) -> dict[int, int]:
+    attempts = pending.attempts or Attempts()
+    counted = Counter(attempts.earlier)
+    for member, tokens in pending.tokens.items():
+        counted[tokens.attempt] += tokens.response_tokens - attempts.prefixes.get(member, 0)
+    return dict(counted)
 
 
 def _member(pending: PendingGroup, verdict: MemberVerdict) -> DrawnMember:
@@ -127,4 +152,5 @@ def _member(pending: PendingGroup, verdict: MemberVerdict) -> DrawnMember:
         reward=reward,
         verdict=verdict,
         rollout=rollout,
+        tokens=pending.tokens[verdict.member],
     )

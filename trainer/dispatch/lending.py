@@ -38,10 +38,10 @@ class Lending:
     step: int | None
     _loans: list[_Loan] = field(default_factory=list[_Loan])
 
-    def draw(self, picks: Sequence[Pick], *, short: bool) -> Batch:
-        """Take these picks, made for `step`, as the next batch; nobody has it yet."""
+    def draw(self, picks: Sequence[Pick], *, short: bool, now: int = 0) -> Batch:
+        """Take these picks, made for `step`, as the next batch; nobody has it yet. `now` in milliseconds since 1970."""
         self.sampler.take(picks)
-        batch = Batch(self.step, tuple(drawn(pick) for pick in picks), short=short)
+        batch = Batch(self.step, tuple(drawn(pick) for pick in picks), short=short, drawn_ms=now)
         groups = tuple(pick.pending for pick in picks)
         for pending in groups:
             pending.let_go()

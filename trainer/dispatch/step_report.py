@@ -7,12 +7,16 @@ showing it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
+from rolloutlog.buffer.group.member import MemberStatus
+from rolloutlog.contract.events.group_events import GroupFinal, MemberOutcome
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.token_counts import masked_tokens, tokens_by_policy
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 
 
@@ -21,8 +25,11 @@ class StepReport:
     """What a step consumed, and what was dropped or expired since the step before it, by reason.
 
     `step` is None where each group has its own: `steps` has those that there are. `reward` is the mean over the kept
-    members. Tokens of kept, surplus and dropped members lie side by side: a straggler policy that favours short ones
-    shows.
+    members, `raw_reward` that over all that completed, of dropped groups too, before anything was filtered. Tokens of
+    kept, surplus and dropped members lie side by side: a straggler policy that favours short ones shows. `staleness`
+    counts kept members by the age of their oldest token in steps, `policies` and `masked` their tokens. Seconds are
+    means over the groups, from a group's first record to its newest one and to the draw. `new_tokens` are of each
+    attempt without its prefix.
     """
 
     step: int | None
@@ -30,10 +37,17 @@ class StepReport:
     groups: int
     members: int
     reward: float | None
+    raw_reward: float | None
     response_tokens: int
     trainable_tokens: int
     surplus_tokens: int
     verdicts: dict[str, int]
+    staleness: dict[int, int]
+    policies: dict[str, int]
+    masked: dict[str, int]
+    new_tokens: dict[int, int]
+    resolved_s: float | None
+    drawn_s: float | None
     dropped: dict[str, int]
     dropped_tokens: int
     expired: int
@@ -42,25 +56,52 @@ class StepReport:
     @classmethod
     def of(cls, batch: Batch, unwritten: UnwrittenEvents) -> StepReport:
         """Count a batch and the unwritten events that go with it."""
-        verdicts = [member.verdict for member in batch.members]
-        rewards = [member.reward for member in batch.members]
-        outcomes = [member for group in batch.groups for member in group.final.members]
+        members = [*batch.members]
+        verdicts = [member.verdict for member in members]
+        outcomes = _outcomes(group.final for group in batch.groups)
+        dropped = _outcomes(unwritten.dropped)
+        new_tokens: Counter[int] = Counter()
+        for group in batch.groups:
+            new_tokens.update(group.new_tokens)
         return cls(
             step=batch.step,
             steps=sorted({group.step for group in batch.groups}),
             groups=len(batch.groups),
             members=len(verdicts),
-            reward=fmean(rewards) if rewards else None,
+            reward=_mean([member.reward for member in members]),
+            raw_reward=_mean([m.reward for m in (*outcomes, *dropped) if _completed(m) and m.reward is not None]),
             response_tokens=sum(verdict.response_tokens for verdict in verdicts),
             trainable_tokens=batch.trainable_tokens,
             surplus_tokens=sum(m.response_tokens for m in outcomes if m.verdict is Verdict.SURPLUS),
             verdicts=dict(Counter(str(verdict.verdict) for verdict in verdicts)),
+            staleness=dict(sorted(Counter(v.seq_staleness for v in verdicts if v.seq_staleness is not None).items())),
+            policies=tokens_by_policy(members),
+            masked=masked_tokens(members),
+            new_tokens=dict(sorted(new_tokens.items())),
+            resolved_s=_mean([(group.newest_ms - group.first_ms) / 1000 for group in batch.groups]),
+            drawn_s=_mean([max(0, batch.drawn_ms - group.first_ms) / 1000 for group in batch.groups]),
             dropped=dict(Counter(str(final.reason) for final in unwritten.dropped)),
-            dropped_tokens=sum(member.response_tokens for final in unwritten.dropped for member in final.members),
+            dropped_tokens=sum(member.response_tokens for member in dropped),
             expired=len(unwritten.expired),
             short=batch.short,
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return asdict(self)
+        """For `--json`, whose keys are texts."""
+        return {name: _texts(said) if isinstance(said, dict) else said for name, said in asdict(self).items()}
+
+
+def _texts(counts: Mapping[Any, int]) -> dict[str, int]:
+    return {str(what): count for what, count in counts.items()}
+
+
+def _outcomes(finals: Iterable[GroupFinal]) -> list[MemberOutcome]:
+    return [member for final in finals for member in final.members]
+
+
+def _completed(member: MemberOutcome) -> bool:
+    return member.status == MemberStatus.COMPLETED
+
+
+def _mean(numbers: Sequence[float]) -> float | None:
+    return fmean(numbers) if numbers else None

@@ -19,6 +19,7 @@ from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import Status
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.groups.announced import Announced
+from rolloutlog.trainer.groups.attempts import Attempts
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 
@@ -46,8 +47,9 @@ class PendingGroup:
     is written. `env` is its environment, `named_by` the first member whose record says it. `drawn` while a batch holds
     it: what comes then is folded, and counts only if the batch goes back. `closed`: nobody is asked for anything more,
     since it had ended once on a timeline that was left; what isn't there is cancelled. `cut`: records of it may have
-    been deleted, so why a member is missing is unknown. `stirred`: something was said of a member that was complete
-    before. `memory` counts the payloads, which `keep` and `let_go` alone add and remove.
+    been deleted, so why a member is missing is unknown. `attempts` are there once one superseded another. `stirred`:
+    something was said of a member that was complete before. `memory` counts the payloads, which `keep` and `let_go`
+    alone add and remove.
     """
 
     group: Group
@@ -65,6 +67,7 @@ class PendingGroup:
     drawn: bool = False
     cut: bool = False
     closed: bool = False
+    attempts: Attempts | None = None
     stirred: bool = False
     memory: PayloadBytes = field(default_factory=PayloadBytes)
     _aborted: int = 0
@@ -149,9 +152,13 @@ class PendingGroup:
     def admit(self, record: Record, rollout: Rollout, payload: Payload | None) -> Disposition:
         """Fold a good record. Raises Rejected, and then nothing changed."""
         slot = rollout.slot
+        before = self.group.members[slot.member].record if slot.member in self.group.members else None
         disposition = self.group.admit(Shape.of(slot), slot.member, record)
         if disposition is Disposition.TAKEN:
             self.forget(slot.member)
+            if before is not None:
+                self.attempts = self.attempts or Attempts()
+                self.attempts.supersede(slot, before)
             self._hold(rollout, payload)
             self._look(slot.member)
         return disposition

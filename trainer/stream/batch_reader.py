@@ -20,6 +20,7 @@ from rolloutlog.kafka.client.connection import HIDDEN_S
 from rolloutlog.kafka.client.logged_wait import LoggedWait
 from rolloutlog.kafka.read.ends import Ends, Place, ends_at
 from rolloutlog.kafka.read.reading import settled
+from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
@@ -226,7 +227,7 @@ class BatchReader:
         self._no_groups.over("a batch is there")
         self._starvation.progress(_clock())
         self._recorder.written = Discards()
-        return lending.draw(picks, short=len(picks) < size)
+        return lending.draw(picks, short=len(picks) < size, now=now_ms())
 
     async def _loaded(self, picks: list[Pick]) -> bool:
         """True once all payloads are there; a member whose payload failed is failed(rejected), and judged again."""

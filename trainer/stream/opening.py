@@ -7,7 +7,6 @@ before the first group is judged. Leaves out: using the parts.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import agree, read_run
+from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of
 from rolloutlog.trainer.dispatch.sampler import Sampler
@@ -59,11 +59,6 @@ class Parts:
     payloads: PayloadReader
     blobs: BlobStore | None
     step: int | None
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 async def open_parts(
