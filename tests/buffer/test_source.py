@@ -14,6 +14,7 @@ from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.offline.redraw import Finding, Redraw
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.rendering import Void
+from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.record.trajectory import Trajectory
@@ -21,6 +22,9 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RunKind, Status
 from tests.buffer.events_by_hand import annotated, final, forged, fresh, rollout, taken, tool_turns
 from tests.buffer.partition_log import NOW, Owner, PartitionLog, group_id, needed_of, restored, settings_of
+from tests.buffer.test_bad_inputs import body_of
+from tests.buffer.test_plug_in import installed  # noqa: F401 - a fixture
+from tests.cases.bad_inputs import BAD_INPUTS, BadInput
 
 OLD = "last-week"
 
@@ -214,3 +218,30 @@ def test_a_shard_of_a_run_without_a_source_is_as_before() -> None:
     owner.settle()
     assert owner.shard.fold.source_next is None
     assert restored(new) == owner.shard.fold
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_derivation_that_was_written_since_looks_for_its_own_anchors_there() -> None:
+    again = [{"name": "again", "derive": {"type": "retry"}}]
+    old, new = logs(*group("a"), *group("b", record={"task": {"breaks": True}}), buffer={"derivations": again})
+    Sourced(new, old).settle()
+    assert {seed.kind for seed in new.seeds} == {"retry"}
+    assert {seed.source.rollout.split(".")[0] for seed in new.seeds if seed.source} == {group_id("a")}
+    assert new.reasons == ["derivation"] * 2, "of the records on which it fails"
+
+
+@pytest.mark.parametrize("row", BAD_INPUTS, ids=lambda row: row.name)
+def test_a_bad_record_there_is_no_source_here_and_told_by_nobody(row: BadInput) -> None:
+    """Its own run told it (design/record#validation)."""
+    settings = settings_of(topics={"partitions": 6})
+    shards = {partition: Shard.empty(partition, settings) for partition in range(6)}
+    bad = set[int]()
+    for offset, written in enumerate(row.records()):
+        event = written.raw.event(6, offset)
+        bad |= {offset} if written.reason is not None and row.found_in != "policies" else set()
+        shards[event.partition].read_source(event, OLD, body_of(row, event), now=NOW)
+    for shard in shards.values():
+        shard.source_passed(None)
+        assert [letter for letter in shard.dead_letters if dict(letter.headers)["ce_reason"] != b"derivation"] == []
+        alive = {source.row.handle(0).offset for source in shard.fold.pool.sources.ordered() if not source.dead}
+        assert not alive & bad

@@ -13,15 +13,21 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
+from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.derivations.recheck import Recheck
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import StateRow
 from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.consumers.exporting.export_service import export_rollouts
+from rolloutlog.consumers.reindexing import reindex
 from rolloutlog.consumers.replaying.freezing import freeze
 from rolloutlog.consumers.replaying.horizons import Until
 from rolloutlog.consumers.replaying.replay_buffer import ReplayBuffer
 from rolloutlog.consumers.replaying.seed_check import check_seeds
 from rolloutlog.consumers.replaying.source_choice import choose_source
+from rolloutlog.consumers.retrying.letter import LetterFilter
+from rolloutlog.consumers.retrying.outcome import Outcome
+from rolloutlog.consumers.retrying.retry_service import retry
 from rolloutlog.consumers.views.run_status import status
 from rolloutlog.consumers.views.seed_view import candidate_rows
 from rolloutlog.contract.errors import IndexMismatch, NotFound, RunMismatch, SettingsError
@@ -30,7 +36,8 @@ from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.record.provenance import STATUS_OF
 from rolloutlog.contract.record.slot import Slot
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.contract.settings import DerivationSettings, Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka.client.admin import create_topics, delete_topics, with_admin
@@ -42,7 +49,7 @@ from tests.buffer.partition_log import group_id
 from tests.cases.raw import Raw
 from tests.consumers.account import read_account
 from tests.consumers.service_process import settings_for
-from tests.consumers.test_buffer_service import drain, groups, made, write, write_raw
+from tests.consumers.test_buffer_service import OPTIONS, drain, groups, made, write, write_raw
 from tests.kafka.crew import Crew
 from tests.producers.log import everything
 from tests.producers.sums import Sums
@@ -254,3 +261,31 @@ async def test_what_is_made_of_such_a_seed_lands_here_and_says_where_it_comes_fr
     lineage = {(s.group, s.member, s.derivation, s.source_id, s.depth, s.seed_kind) for s in again}
     slots = [Slot.of(event.headers) for event in made_here]
     assert lineage == {(s.group, s.member, s.derivation, s.source_id, s.depth, s.seed_kind) for s in slots}
+
+
+async def test_after_a_derivation_was_mended_its_dead_letters_are_made_good(
+    settings: Settings, new: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By folding source and run anew: the letters stay, and say what helps."""
+    await ended(settings, *"abcdefgh")
+    recheck = DerivationSettings.model_validate({"name": "again", "derive": {"type": "recheck"}})
+    new = new.model_copy(update={"buffer": new.buffer.model_copy(update={"derivations": [recheck]})})
+    connection = await drawing(new, await frozen(settings, tmp_path / "old"))
+    with monkeypatch.context() as broken:
+        broken.setattr(Recheck, "anchors", classmethod(fails))
+        await drain(new)
+    assert [account.seeds for account in await read_account(connection, new)] == [[], [], []]
+    found = await retry(new, LetterFilter(), dry_run=True)
+    assert {one.outcome for one in found} == {Outcome.DERIVATION}
+    assert all(one.letter.place.startswith(f"{settings.namespace}:rollouts/") for one in found)
+    assert len(found) == 16
+    await reindex(new, options=OPTIONS)
+    await drain(new)
+    seeds = [seed for account in await read_account(connection, new) for seed in account.seeds]
+    assert {seed.derivation for seed in seeds} == {"again"}
+    assert (await check_seeds(new)).ok
+    assert (await audit(new)).ok
+
+
+def fails(_: type[Recheck], __: Trajectory) -> list[AnchorPoint]:
+    raise KeyError("a fault of its own")

@@ -10,19 +10,26 @@ from typing import Any
 
 import pytest
 
+from rolloutlog.consumers.buffer_service import run_buffer
+from rolloutlog.consumers.replaying.freezing import freeze
+from rolloutlog.consumers.replaying.horizons import Until
+from rolloutlog.consumers.replaying.seed_check import check_seeds
+from rolloutlog.consumers.replaying.source_choice import choose_source
 from rolloutlog.consumers.views.run_status import status
+from rolloutlog.consumers.views.seed_view import candidate_rows
 from rolloutlog.contract.errors import NotAllowed
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.client.acls import Right
-from rolloutlog.kafka.client.admin import delete_topics, describe_topics
+from rolloutlog.kafka.client.acls import Right, acls
+from rolloutlog.kafka.client.admin import create_topics, delete_topics, describe_topics
 from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.run_record import declare
 from rolloutlog.producers.producer import RolloutProducer
 from tests.cases.rollouts import sound
 from tests.secured.cluster import SecuredKafka
 from tests.secured.wire import allow, forbid_only, log_what_is_asked
-from tests.secured.work import NAMESPACES, WORK, prepare, rights_in, settings_for
+from tests.secured.work import LIVE, NAMESPACES, SHORT, WORK, prepare, rights_in, settings_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
 
@@ -178,5 +185,39 @@ def test_status_says_what_it_can_to_who_may_not_see_the_groups(allowed: SecuredK
         finally:
             await allow(allowed.admin, right.role, [right])
         assert (found["owners"], found["run"]["partitions"]) == (None, 1)
+
+    asyncio.run(body())
+
+
+def test_a_run_that_draws_on_another_needs_the_rights_on_it_that_are_printed(
+    allowed: SecuredKafka, tmp_path: Path
+) -> None:
+    """Each role with its own user; without them it says which namespace's rollouts it may not read."""
+    new = "new"
+
+    def of(role: Role) -> Settings:
+        path = tmp_path / f"{role}.properties"
+        path.write_text(allowed.properties(role))
+        return settings_for(new, command_config=str(path))
+
+    async def body() -> None:
+        await freeze(settings_for(LIVE, bootstrap_servers=allowed.admin), tmp_path / "frozen", Until())
+        rights = [right for right in acls(new, LIVE) if right.name.startswith(f"{LIVE}.")]
+        for role in (Role.OPERATOR, Role.BUFFER, Role.REPLAY, Role.PEOPLE):
+            await allow(allowed.admin, role, rights_in(new, role))
+            await allow(allowed.admin, role, [right for right in rights if right.role is role])
+        operator = of(Role.OPERATOR)
+        connection = await connect(operator, Role.OPERATOR)
+        await create_topics(connection, operator)
+        await declare(connection, operator, await choose_source(operator, tmp_path / "frozen"))
+        there = [row async for row in candidate_rows(of(Role.PEOPLE))]  # folds the source itself, as does freezing
+        assert (await freeze(of(Role.REPLAY), tmp_path / "new", Until())).candidates == len(there)
+        (right,) = (right for right in rights if right.role is Role.BUFFER)
+        await forbid_only(allowed.admin, Role.BUFFER, right)
+        with pytest.raises(NotAllowed, match=rf"user buffer lacks .*{LIVE}\.rollouts"):
+            await run_buffer(of(Role.BUFFER), drain=True, options=SHORT)
+        await allow(allowed.admin, Role.BUFFER, [right])
+        await run_buffer(of(Role.BUFFER), drain=True, options=SHORT)
+        assert (await check_seeds(of(Role.REPLAY))).ok
 
     asyncio.run(body())
