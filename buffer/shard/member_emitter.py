@@ -1,6 +1,7 @@
 """What a shard emits for members of its open groups: seeds that ask for one again, or the end of those given up.
 
 Guarantees: an attempt is asked for once, and a group is cancelled once, until what was emitted comes back as a row.
+Seeds for expired members may be held back (`tail_batch`).
 Leaves out: which members are due (`re_emission`), and when leases are lost (`leases`). Nothing here is in the fold.
 """
 
@@ -12,7 +13,8 @@ from dataclasses import dataclass, field
 from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.shard.leases import Leases
 from rolloutlog.buffer.shard.lineage import member_seed
-from rolloutlog.buffer.shard.re_emission import due_retries, members_lost_with
+from rolloutlog.buffer.shard.re_emission import MemberRetry, due_retries, members_lost_with
+from rolloutlog.buffer.shard.tail_batch import TailBatch
 from rolloutlog.contract.events.event import Outgoing, cancelled_event
 from rolloutlog.contract.events.seeds import Seed, seed_cancelled_event, seed_event
 from rolloutlog.contract.wire.rejection import HOSTILE
@@ -32,6 +34,7 @@ class MemberEmitter:
     source: str
     max_attempts: int
     leases: Leases = field(default_factory=Leases)
+    tail: TailBatch = field(default_factory=TailBatch)
     changed: set[str] = field(default_factory=set[str])
     re_emitted: set[Attempt] = field(default_factory=set[Attempt])
     cancelling: set[str] = field(default_factory=set[str])
@@ -45,14 +48,24 @@ class MemberEmitter:
         self.changed |= groups.keys()
 
     def emit(self, groups: Mapping[str, OpenGroup], *, now: int, clock: float) -> list[Outgoing]:
-        """Everything that is due, of groups that lost a lease or changed."""
+        """Everything that is due, of groups that lost a lease or changed, and what was held back long enough."""
         lost = self.leases.lost(clock)
-        records = [record for seed, group in lost for record in self._emit(groups.get(group), now, seed)]
-        records += [record for group in sorted(self.changed) for record in self._emit(groups.get(group), now)]
+        records: list[Outgoing] = []
+        for seed, group in lost:
+            records += self._emit(groups.get(group), now, lost_seed=seed, clock=clock)
+        for group in sorted(self.changed):
+            if group not in groups:
+                self.tail.hold(group, (), clock)
+            records += self._emit(groups.get(group), now, clock=clock)
+        for group in self.tail.due(clock):
+            records += self._emit(groups.get(group), now)
         self.changed.clear()
         return records
 
-    def _emit(self, opened: OpenGroup | None, now: int, lost_seed: str | None = None) -> list[Outgoing]:
+    def _emit(
+        self, opened: OpenGroup | None, now: int, *, lost_seed: str | None = None, clock: float | None = None
+    ) -> list[Outgoing]:
+        """What is due of one group; at a `clock` expired members are held back, if they are at all."""
         if opened is None or opened.seed is None or opened.group.id in self.cancelling:
             return []
         group, origin = opened.group.id, opened.seed
@@ -62,12 +75,20 @@ class MemberEmitter:
         ]
         if any(retry.attempt > self.max_attempts for retry in retries):
             return self._cancel_open(opened, now, OUT_OF_ATTEMPTS)
+        if clock is not None:
+            retries = self._held_back(group, retries, clock)
         try:
             records = [self._seed_event(member_seed(opened, origin, retry), now) for retry in retries]
         except HOSTILE:
             return self._cancel_open(opened, now, UNWRITABLE)
         self.re_emitted |= {(group, retry.member, retry.attempt) for retry in retries}
         return records
+
+    def _held_back(self, group: str, retries: list[MemberRetry], clock: float) -> list[MemberRetry]:
+        """Those that aren't held for a tail batch."""
+        held = [retry for retry in retries if retry.expired and self.tail.size > 1]
+        self.tail.hold(group, ((retry.member, retry.attempt) for retry in held), clock)
+        return [retry for retry in retries if retry not in held]
 
     def _seed_event(self, seed: Seed, now: int) -> Outgoing:
         return seed_event(seed, source=self.source, now=now, partition=self.partition)

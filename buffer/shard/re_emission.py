@@ -19,11 +19,13 @@ FIRST_ATTEMPT = 1
 
 @dataclass(slots=True, frozen=True)
 class MemberRetry:
-    """One member to be made again; `prefix` is the aborted record that a resume goes on with."""
+    """One member to be made again; `prefix` is the aborted record that a resume goes on with, `expired`: it was too
+    old."""
 
     member: int
     attempt: int
     prefix: Record | None = None
+    expired: bool = False
 
     @property
     def kind(self) -> SeedKind:
@@ -43,7 +45,7 @@ def due_retries(opened: OpenGroup, lost: AbstractSet[int] = frozenset()) -> list
         expired = member.expired > 0 and member.expired == member.highest
         aborted = member.status is MemberStatus.ABORTED and member.attempt == member.highest
         if expired or (not enough and (aborted or (index in lost and not _is_pending(member)))):
-            found.append(MemberRetry(index, max(member.highest, FIRST_ATTEMPT) + 1, _prefix(member)))
+            found.append(MemberRetry(index, max(member.highest, FIRST_ATTEMPT) + 1, _prefix(member), expired))
     return found
 
 

@@ -80,6 +80,8 @@ class Shard:
     def empty(cls, partition: int, settings: Settings) -> Shard:
         """A shard before its first row."""
         digest, source = settings.digest, f"/buffer/{partition}"
+        members = MemberEmitter(partition, source, settings.buffer.max_attempts)
+        members.tail.follow(settings.trainer, partition, settings.topics.partitions)
         return cls(
             settings=settings,
             fold=Fold.empty(partition, settings.buffer),
@@ -87,7 +89,7 @@ class Shard:
             cache=PayloadCache(settings.buffer.cache_bytes),
             source=source,
             digest=digest,
-            members=MemberEmitter(partition, source, settings.buffer.max_attempts),
+            members=members,
             types=anchor_types(settings.buffer),
         )
 
@@ -223,8 +225,9 @@ class Shard:
     # emitting
 
     def set_bounds(self, trainer: TrainerSettings) -> None:
-        """The trainer settings that hold now: how many groups may be open."""
+        """The trainer settings that hold now: how many groups may be open, and what is made again together."""
         self.sampler.trainer = trainer
+        self.members.tail.follow(trainer, self.fold.partition, self.settings.topics.partitions)
 
     def draw(self, *, clock: float, caught_up: bool) -> None:
         """Choose what to derive now; call before `missing` and `flush`."""

@@ -115,8 +115,6 @@ class TrainerSettings(Section):
     def _acted_on(self) -> TrainerSettings:
         if self.max_passes != 1:
             raise ValueError(f"max_passes {self.max_passes}: this build trains each group once")
-        if getattr(self.staleness.expiry, "tail_batch", 1) > 1:
-            raise ValueError("this build doesn't act on tail_batch yet")
         return self
 
     @model_validator(mode="after")
@@ -129,6 +127,15 @@ class TrainerSettings(Section):
                 )
             case _:
                 return self
+
+    @model_validator(mode="after")
+    def _one_tail_batch(self) -> TrainerSettings:
+        """Shards hold seeds back for the whole run."""
+        tails = {name: e.staleness.expiry for name, e in self.environments.items() if e.staleness is not None}
+        for name, expiry in tails.items():
+            if getattr(expiry, "tail_batch", 1) not in (1, getattr(self.staleness.expiry, "tail_batch", 1)):
+                raise ValueError(f"environment {name} has a tail_batch of its own: shards hold back for the whole run")
+        return self
 
     @model_validator(mode="after")
     def _weights(self) -> TrainerSettings:

@@ -66,6 +66,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trainer": {"staleness": {"on_expire": "forget"}}}, "reroll-members"),
     ({"trainer": {"staleness": {"on_expire": {"type": "drop-members", "tries": 2}}}}, "Extra inputs"),
     ({"trainer": {"order": "windowed"}}, "window"),
+    (
+        {"trainer": {"environments": {"a": {"staleness": {"on_expire": {"type": "reroll-group", "tail_batch": 3}}}}}},
+        "environment a has a tail_batch of its own",
+    ),
     ({"trainer": {"order": {"type": "windowed", "window": 10}}}, "leaves 7 open groups, below a batch of 8"),
     ({"trainer": {"order": {"type": "windowed", "window": 5000}, "overcommit": True}}, "above buffer_groups 4096"),
     ({"trainer": {"environments": {"a": {"weight": 1}, "b": {}}}}, "environments b have no weight"),
