@@ -44,16 +44,20 @@ class EnvironmentTable:
 def environments_of(named: Sequence[str]) -> Environment:
     """What a worker makes rollouts in: an object `module:name` that does so itself, alone; else task environments,
     each `module:name` or installed. Raises SettingsError."""
-    objects: list[Any] = [load(name) if ":" in name else installed_environment(name) for name in named]
-    if len(objects) == 1 and callable(getattr(objects[0], "rollout", None)):
-        return objects[0]
-    for name, made in zip(named, objects, strict=True):
-        if missing := [method for method in _METHODS if not callable(getattr(made, method, None))]:
-            raise SettingsError(
-                f"{name!r} has no method {missing[0]}",
-                "several environments are task environments each (docs/run-workers.md); one alone may have `rollout`",
-            )
-    return EnvironmentTable(objects)
+    if len(named) == 1 and ":" in named[0] and callable(getattr(alone := load(named[0]), "rollout", None)):
+        return alone
+    return EnvironmentTable(environment_named(name) for name in named)
+
+
+def environment_named(name: str) -> TaskEnvironment[Any]:
+    """The task environment at `module:name`, or the installed one of that name. Raises SettingsError."""
+    made: Any = load(name) if ":" in name else installed_environment(name)
+    if missing := [method for method in _METHODS if not callable(getattr(made, method, None))]:
+        raise SettingsError(
+            f"{name!r} has no method {missing[0]}",
+            "a task environment has six (docs/design/live-loop.md); one alone, of a worker, may have `rollout` instead",
+        )
+    return made
 
 
 def installed_environment(name: str) -> TaskEnvironment[Any]:

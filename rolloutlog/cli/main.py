@@ -24,6 +24,7 @@ from rolloutlog.cli import (
     dead_letters,
     demo,
     doctor,
+    feed,
     gc,
     groups,
     importing,
@@ -41,7 +42,7 @@ from rolloutlog.cli.screen.output import Logged, line
 from rolloutlog.cli.serving import leave
 from rolloutlog.cli.signal_codes import TERMINATED
 
-SERVICES = {"buffer", "train", "worker", "--follow", "-f"}
+SERVICES = {"buffer", "feed", "train", "worker", "--follow", "-f"}
 """Words of commands that SIGTERM ends well, with 0."""
 
 app = typer.Typer(
@@ -59,6 +60,7 @@ app.add_typer(topics.app, name="topics")
 app.command("import")(importing.import_)
 app.command()(replay.replay)
 app.command()(audit.audit)
+app.command()(feed.feed)
 app.command()(gc.gc)
 app.add_typer(worker.app, name="worker")
 app.add_typer(buffer.app, name="buffer")

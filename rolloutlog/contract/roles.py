@@ -16,6 +16,7 @@ class Role(StrEnum):
     PRODUCERS = "producers"
     WORKERS = "workers"
     IMPORTERS = "importers"
+    FEEDERS = "feeders"
     BUFFER = "buffer"
     TRAINER = "trainer"
     PUBLISHERS = "publishers"
@@ -31,6 +32,7 @@ USED_BY: dict[Role, tuple[str, ...]] = {
     Role.PRODUCERS: ("RolloutProducer", "SyncRolloutProducer"),
     Role.WORKERS: ("worker run", "PolicyFollower", "SyncPolicyFollower"),
     Role.IMPORTERS: ("import",),
+    Role.FEEDERS: ("feed", "SeedFeeder"),
     Role.BUFFER: ("buffer run", "buffer reindex"),
     Role.TRAINER: ("train run", "GroupStream", "SyncGroupStream"),
     Role.PUBLISHERS: ("PolicyPublisher",),

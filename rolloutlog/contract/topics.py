@@ -125,10 +125,11 @@ TOPICS: dict[Topic, TopicSpec] = {
             key="group id",
             partitions=None,
             cleanup="delete",
-            written_by=(Role.BUFFER,),
+            written_by=(Role.BUFFER, Role.FEEDERS),
             read_by=(
                 Role.WORKERS,
                 Role.BUFFER,
+                Role.FEEDERS,
                 Role.TRAINER,
                 Role.REPLAY,
                 Role.AUDIT,
@@ -144,7 +145,16 @@ TOPICS: dict[Topic, TopicSpec] = {
             partitions=None,
             cleanup="delete",
             written_by=(Role.TRAINER,),
-            read_by=(Role.BUFFER, Role.TRAINER, Role.REPLAY, Role.AUDIT, Role.GC, Role.RETRY, Role.PEOPLE),
+            read_by=(
+                Role.BUFFER,
+                Role.FEEDERS,
+                Role.TRAINER,
+                Role.REPLAY,
+                Role.AUDIT,
+                Role.GC,
+                Role.RETRY,
+                Role.PEOPLE,
+            ),
             meaning="expired members, and what finally became of each group",
             types=(T.MEMBER_EXPIRED, T.GROUP_TRAINED, T.GROUP_DROPPED, T.GROUPS_ENDED),
         ),
@@ -178,6 +188,7 @@ TOPICS: dict[Topic, TopicSpec] = {
             read_by=(
                 Role.WORKERS,
                 Role.IMPORTERS,
+                Role.FEEDERS,
                 Role.TRAINER,
                 Role.PUBLISHERS,
                 Role.REPLAY,
@@ -194,7 +205,7 @@ TOPICS: dict[Topic, TopicSpec] = {
             key="name of the fact",
             partitions=1,
             cleanup="compact",
-            written_by=(Role.OPERATOR, Role.IMPORTERS, Role.TRAINER, Role.REPLAY, Role.GC),
+            written_by=(Role.OPERATOR, Role.IMPORTERS, Role.FEEDERS, Role.TRAINER, Role.REPLAY, Role.GC),
             read_by=tuple(Role),
             meaning=(
                 "what the run is: P, its settings and source under their digests, cursors, where steps are done, what "

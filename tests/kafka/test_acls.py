@@ -46,7 +46,7 @@ def test_workers_write_rollouts_and_only_read_seeds_and_which_are_wanted() -> No
 
 
 def test_only_who_has_facts_of_the_run_to_tell_writes_it() -> None:
-    assert writers(Topic.RUN) == {Role.OPERATOR, Role.IMPORTERS, Role.TRAINER, Role.REPLAY, Role.GC}
+    assert writers(Topic.RUN) == {Role.OPERATOR, Role.IMPORTERS, Role.FEEDERS, Role.TRAINER, Role.REPLAY, Role.GC}
 
 
 def test_gc_alone_deletes_and_only_where_records_are_counted() -> None:

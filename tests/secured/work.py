@@ -48,6 +48,8 @@ from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.read.reading import read_one
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
+from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
+from rolloutlog.producers.feeding.task_source import TaskSource
 from rolloutlog.producers.importing.demo_records import demo_run
 from rolloutlog.producers.importing.follow import follow_runs
 from rolloutlog.producers.importing.import_service import import_runs
@@ -275,6 +277,16 @@ async def mend(settings: Settings, admin: Settings) -> None:
     assert retried.outcome is Outcome.PUBLISHED
 
 
+async def feed(settings: Settings, admin: Settings) -> None:
+    """One group of each of two tasks."""
+    source = TaskSource("sums", f"tasks-{secrets.token_hex(4)}", lambda: iter([{"key": "1"}, {"key": "2"}]))
+    async with SeedFeeder(settings, source, epochs=1) as feeder:
+        feeding = asyncio.create_task(feeder.run())
+        await until(lambda: feeder.emitted == 2)
+        feeder.stop()
+        await feeding
+
+
 async def look(settings: Settings, admin: Settings) -> None:
     """Everything that only looks."""
     await status(settings)
@@ -290,6 +302,7 @@ WORK: dict[Role, tuple[str, Work]] = {
     Role.OPERATOR: (MADE, operate),
     Role.PRODUCERS: (LIVE, produce),
     Role.WORKERS: (LIVE, labour),
+    Role.FEEDERS: (LIVE, feed),
     Role.TRAINER: (LIVE, train),
     Role.PUBLISHERS: (LIVE, publish),
     Role.IMPORTERS: (RECORDED, bring),

@@ -80,6 +80,14 @@ class Draw(_Fact):
     settings: str
 
 
+class Fresh(_Fact):
+    """Where a fresh seed's task stands in its data set: its key, the epoch, and how often it was asked before in it."""
+
+    key: Text
+    epoch: Count = 0
+    ordinal: Count = 0
+
+
 class Ask(_Fact):
     """One member asked for, and the attempt it will be."""
 
@@ -111,6 +119,7 @@ class Seed(_Fact):
     tokens: Count | None = None
     budget: Count | None = None
     draw: Draw | None = None
+    fresh: Fresh | None = None
     asks: list[Ask] = Field(default_factory=list[Ask])
     prefix: str | None = None
     prefix_digest: str | None = None

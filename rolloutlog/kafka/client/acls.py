@@ -30,7 +30,7 @@ GROUPS = {
 """The operator waits until the group has a coordinator, so that no first service fails; people see who owns what."""
 TRANSACTIONS = {
     Role.BUFFER: "buffer.", Role.TRAINER: "trainer", Role.PUBLISHERS: "trainer", Role.IMPORTERS: "import.",
-    Role.OPERATOR: "run", Role.RETRY: "retry", Role.GC: "gc",
+    Role.OPERATOR: "run", Role.RETRY: "retry", Role.GC: "gc", Role.FEEDERS: "feed.",
 }  # fmt: skip
 """Transactional ids below the namespace; one that ends in a dot is a prefix."""
 

@@ -1,0 +1,89 @@
+"""Where fresh tasks come from: an environment, or a file of rows (design/live-loop#feeder).
+
+Guarantees: the same task at the same place, however often it is read; a row that isn't an object is an error that names
+its line, before anything of it is on the log. Leaves out: the environment itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from rolloutlog.contract.errors import MissingExtra, PathUnusable, SettingsError
+from rolloutlog.contract.ids import id_of
+from rolloutlog.producers.environments.task_environment import TaskEnvironment
+
+KEY = "key"
+"""Field of a task that names it among its source's; without one its place does."""
+
+
+@dataclass(slots=True, frozen=True)
+class TaskSource:
+    """Tasks of environment `env`. `identity` tells two sources apart, `read` gives all tasks anew."""
+
+    env: str
+    identity: str
+    read: Callable[[], Iterator[dict[str, Any]]]
+
+    def tasks(self, first: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """Place, key and task of each, from place `first` on."""
+        for place, task in enumerate(islice(self.read(), first, None), first):
+            yield place, str(task.get(KEY, place)), task
+
+
+def environment_tasks(environment: TaskEnvironment[Any], seed: int) -> TaskSource:
+    """An environment's own."""
+
+    def read() -> Iterator[dict[str, Any]]:
+        return (dict(task) for task in environment.tasks(seed))
+
+    return TaskSource(environment.name, id_of("environment", environment.name, seed), read)
+
+
+def file_tasks(env: str, path: Path) -> TaskSource:
+    """Rows of a `.jsonl` or `.parquet` file, or of a folder that `datasets` saved. Raises PathUnusable."""
+    if not path.exists():
+        raise PathUnusable(f"there is no {path}")
+    read = _jsonl if path.suffix in (".jsonl", ".json") else _parquet if path.suffix == ".parquet" else _dataset
+    return TaskSource(env, id_of("file", env, path.name), lambda: read(path))
+
+
+def _jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise SettingsError(f"{path}:{number} isn't JSON: {error}", "mend the line, or take it out") from error
+            if not isinstance(row, dict):
+                raise SettingsError(f"{path}:{number} isn't a JSON object", "a task is an object, one a line")
+            yield cast("dict[str, Any]", row)
+
+
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise MissingExtra("parquet", "pyarrow") from error
+    with parquet.ParquetFile(path) as file:
+        for batch in cast("Any", file).iter_batches():
+            yield from cast("list[dict[str, Any]]", batch.to_pylist())
+
+
+def _dataset(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        datasets = import_module("datasets")
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"{path} is neither .jsonl nor .parquet", "a folder saved by `datasets` needs: pip install datasets"
+        ) from error
+    for row in datasets.load_from_disk(str(path)):
+        yield dict(row)

@@ -1,0 +1,236 @@
+"""The feeder on a real broker: the cursor moves with the seeds, and no task is skipped or doubled
+(design/live-loop#feeder)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rolloutlog.contract.errors import Fenced, PathUnusable, SettingsError
+from rolloutlog.contract.events.group_events import GroupFinal, final_event
+from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import DropReason
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect, connection_of
+from rolloutlog.kafka.run_record import declare
+from rolloutlog.kafka.write.writing import Writer
+from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
+from rolloutlog.producers.feeding.task_source import TaskSource, file_tasks
+from tests.producers.log import everything, until
+
+pytestmark = pytest.mark.broker
+
+
+def source(count: int, identity: str = "numbers") -> TaskSource:
+    return TaskSource("sums", identity, lambda: ({"key": f"task-{n}", "sum": [n, n]} for n in range(count)))
+
+
+async def begin(settings: Settings, **trainer: Any) -> Settings:
+    """A declared run of its own, of 2 partitions, in which 4 fresh groups may be open."""
+    changed = Settings.model_validate({
+        "namespace": f"feed-{secrets.token_hex(4)}",
+        "bootstrap_servers": settings.bootstrap_servers,
+        "topics": {"partitions": 2},
+        "trainer": {"batch_groups": 4, "max_open": 4} | trainer,
+    })  # fmt: skip
+    connection = await connect(changed)
+    await create_topics(connection, changed)
+    await declare(connection, changed)
+    return changed
+
+
+async def seeds(settings: Settings) -> list[Seed]:
+    return [Seed.of(event) for event in await everything(settings, Topic.SEEDS)]
+
+
+async def end(settings: Settings, some: list[Seed], reason: DropReason | None = None) -> None:
+    """What the trainer says of their groups."""
+    async with Writer(connection_of(settings)) as writer:
+        for seed in some:
+            final = GroupFinal(group=seed.group, group_size=seed.group_size, timeline=0, step=1, reason=reason, as_of=1)
+            await writer.send(final_event(final, source="/test", now=1))
+
+
+async def wait_for(settings: Settings, count: int) -> list[Seed]:
+    async def there() -> bool:
+        return len(await seeds(settings)) >= count
+
+    await until(there)
+    return await seeds(settings)
+
+
+@pytest.mark.anyio
+async def test_no_more_groups_are_open_than_the_run_allows(settings: Settings) -> None:
+    run = await begin(settings)
+    async with SeedFeeder(run, source(10), epochs=1) as feeder:
+        feeding = asyncio.create_task(feeder.run())
+        first = await wait_for(run, 4)
+        await asyncio.sleep(0.5)
+        assert len(await seeds(run)) == 4
+        await end(run, first[:3])
+        done = {seed.id for seed in first[:3]}
+        while len(done) < 10:
+            there = await wait_for(run, min(len(done) + 4, 10))
+            assert len(there) - len(done) <= 4
+            await end(run, [seed for seed in there if seed.id not in done])
+            done = {seed.id for seed in there}
+        assert await feeding == 10
+    found = await seeds(run)
+    assert sorted(seed.fresh.key for seed in found if seed.fresh) == sorted(f"task-{n}" for n in range(10))
+    assert all(
+        seed.task == {"key": seed.fresh.key, "sum": [int(seed.fresh.key[5:])] * 2} for seed in found if seed.fresh
+    )
+
+
+@pytest.mark.anyio
+async def test_every_epoch_asks_each_task_once_and_failed_ones_again(settings: Settings) -> None:
+    """Shares of dispatch are equal; what failed is asked under the next ordinal (decisions/staleness#101)."""
+    run = await begin(settings)
+    async with SeedFeeder(run, source(3), epochs=2, tries=2) as feeder:
+        feeding = asyncio.create_task(feeder.run())
+        done = set[str]()
+        while not feeding.done():
+            new = [seed for seed in await seeds(run) if seed.id not in done]
+            bad = [seed for seed in new if seed.fresh and (seed.fresh.key, seed.fresh.epoch) == ("task-1", 0)]
+            await end(run, bad, DropReason.SURVIVORS)
+            await end(run, [seed for seed in new if seed not in bad])
+            done |= {seed.id for seed in new}
+            await asyncio.wait({feeding}, timeout=0.1)
+        assert await feeding == 7
+    asked = Counter((s.fresh.key, s.fresh.epoch, s.fresh.ordinal) for s in await seeds(run) if s.fresh)
+    assert set(asked.values()) == {1}
+    assert sorted(asked) == sorted(
+        [(f"task-{n}", epoch, 0) for n in range(3) for epoch in range(2)] + [("task-1", 0, 1)]
+    )
+
+
+@pytest.mark.anyio
+async def test_a_second_feeder_of_the_environment_fences_the_first(settings: Settings) -> None:
+    run = await begin(settings)
+    async with SeedFeeder(run, source(100)) as first:
+        feeding = asyncio.create_task(first.run())
+        there = await wait_for(run, 4)
+        async with SeedFeeder(run, source(100)) as second:
+            assert second.open_groups == 4
+            await end(run, there)
+            with pytest.raises(Fenced):
+                await feeding
+            again = asyncio.create_task(second.run())
+            found = await wait_for(run, 8)
+            second.stop()
+            await again
+    keys = [seed.fresh.key for seed in found if seed.fresh]
+    assert sorted(keys) == sorted(f"task-{n}" for n in range(len(keys)))
+
+
+@pytest.mark.anyio
+async def test_another_source_is_refused(settings: Settings) -> None:
+    run = await begin(settings)
+    async with SeedFeeder(run, source(100)) as feeder:
+        feeding = asyncio.create_task(feeder.run())
+        await wait_for(run, 4)
+        feeder.stop()
+        await feeding
+    with pytest.raises(SettingsError, match="from another source"):
+        async with SeedFeeder(run, source(100, "letters")):
+            pass
+
+
+@pytest.mark.anyio
+async def test_a_source_without_tasks_is_refused(settings: Settings) -> None:
+    run = await begin(settings)
+    async with SeedFeeder(run, source(0)) as feeder:
+        with pytest.raises(SettingsError, match="no tasks of sums"):
+            await feeder.run()
+
+
+FEED = """
+import asyncio, sys
+from rolloutlog.contract.settings import Settings
+from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
+from rolloutlog.producers.feeding.task_source import TaskSource
+
+async def main():
+    settings = Settings.model_validate_json(sys.argv[1])
+    tasks = TaskSource("sums", "numbers", lambda: ({"key": f"task-{n}", "sum": [n, n]} for n in range(6 * times)))
+    async with SeedFeeder(settings, tasks, epochs=1, tries=2) as feeder:
+        print("open", flush=True)
+        print(await feeder.run(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.chaos)])
+async def test_kills_skip_no_task_and_double_none(settings: Settings, times: int) -> None:
+    """Whatever is in flight when it dies: groups that are open, groups that failed and weren't asked again yet."""
+    run = await begin(settings)
+    text = json.dumps(run.model_dump(mode="json"))
+    done, kills, total = set[str](), 0, 0
+    while True:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            FEED,
+            text,
+            str(6 * times),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.readline(), 30)
+        for _ in range(200):
+            new = [seed for seed in await seeds(run) if seed.id not in done]
+            failed = [
+                seed for seed in new if seed.fresh and int(seed.fresh.key[5:]) % 5 == 0 and not seed.fresh.ordinal
+            ]
+            await end(run, failed, DropReason.SURVIVORS)
+            await end(run, [seed for seed in new if seed not in failed])
+            done |= {seed.id for seed in new}
+            if process.returncode is not None or (kills < times and len(done) > total + 3):
+                break
+            await asyncio.wait({asyncio.ensure_future(process.wait())}, timeout=0.02)
+        if process.returncode is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        kills, total = kills + 1, len(done)
+    assert process.stderr is not None
+    assert process.returncode == 0, (await process.stderr.read()).decode()
+    assert kills == times
+    asked = Counter((s.fresh.key, s.fresh.ordinal) for s in await seeds(run) if s.fresh)
+    assert set(asked.values()) == {1}
+    assert sorted(asked) == sorted(
+        [(f"task-{n}", 0) for n in range(6 * times)] + [(f"task-{n}", 1) for n in range(0, 6 * times, 5)]
+    )
+
+
+def test_rows_of_a_file_are_tasks_and_a_bad_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"key": "a", "x": 1}\n\n{"x": 2}\n')
+    assert list(file_tasks("sums", path).tasks(0)) == [(0, "a", {"key": "a", "x": 1}), (1, "1", {"x": 2})]
+    assert [place for place, _, _ in file_tasks("sums", path).tasks(1)] == [1]
+    path.write_text('{"key": "a"}\n[1]\n')
+    with pytest.raises(SettingsError, match=r"tasks.jsonl:2 isn't a JSON object"):
+        list(file_tasks("sums", path).tasks(0))
+    with pytest.raises(PathUnusable):
+        file_tasks("sums", tmp_path / "none.jsonl")
+
+
+def test_rows_of_a_parquet_file_are_tasks(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"key": ["a", "b"], "x": [1, 2]}), tmp_path / "tasks.parquet")
+    assert [key for _, key, _ in file_tasks("sums", tmp_path / "tasks.parquet").tasks(0)] == ["a", "b"]
