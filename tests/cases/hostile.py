@@ -56,7 +56,8 @@ PLACES: list[Path] = [
     *((key,) for key in ("rewards", "replay_task", "timing", "metrics", "group_id", "id", "is_completed", "tags", "")),
     *(("task", key) for key in ("data", "image", "idx", "name")),
     ("agents", 0), ("agents", 0, "root"), ("agents", 0, "trace"), ("agents", 0, "name"), ("agents", 0, "record"),
-    ("info", "prime_rl"), ("info", "group_id"), ("nodes", 3), ("nodes",),
+    ("info", "prime_rl"), ("info", "group_id"), ("info", "snapshots"), ("info", "snapshots", "3"),
+    ("info", "snapshots", "x"),     ("nodes", 3), ("nodes",),
 ]  # fmt: skip
 """Where readers look: messages, edges, agents, task, stamps and snapshots."""
 
