@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from rolloutlog.producers.sync_producer import SyncRolloutProducer
     from rolloutlog.trainer.batches.losses import policy_loss
     from rolloutlog.trainer.batches.tensors import pack
+    from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
     from rolloutlog.trainer.stream.group_stream import GroupStream
     from rolloutlog.trainer.stream.starting import Start
-    from rolloutlog.trainer.stream.sync_group_stream import SyncGroupStream
 
 _HOME = {
     "EmbeddedKafka": "rolloutlog.broker",
@@ -45,7 +45,7 @@ _HOME = {
     "Settings": "rolloutlog.contract.settings",
     "Slot": "rolloutlog.contract.record.slot",
     "Start": "rolloutlog.trainer.stream.opening",
-    "SyncGroupStream": "rolloutlog.trainer.stream.sync_group_stream",
+    "SyncGroupStream": "rolloutlog.trainer.loop.sync_group_stream",
     "SyncPolicyFollower": "rolloutlog.producers.sync_policy_follower",
     "SyncRolloutProducer": "rolloutlog.producers.sync_producer",
     "Trajectory": "rolloutlog.contract.record.trajectory",

@@ -10,7 +10,7 @@ import sys
 import time
 
 from rolloutlog.contract.settings import Settings
-from rolloutlog.trainer.stream.sync_group_stream import SyncGroupStream
+from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 
 
 def say(word: str) -> None:

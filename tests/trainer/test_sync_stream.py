@@ -16,8 +16,8 @@ from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.stream.starting import Start
-from rolloutlog.trainer.stream.sync_group_stream import SyncGroupStream
 from tests.trainer.log import Log
 from tests.trainer.test_stream import group, names, with_trainer
 
