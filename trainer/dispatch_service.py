@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rolloutlog.contract.settings import Settings
-from rolloutlog.trainer.dispatch.step_report import StepReport
+from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
 

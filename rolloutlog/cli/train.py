@@ -21,7 +21,7 @@ from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
 if TYPE_CHECKING:
-    from rolloutlog.trainer.dispatch.step_report import StepReport
+    from rolloutlog.trainer.steps.step_report import StepReport
 
 app = typer.Typer(no_args_is_help=True, help="The trainer: whole groups, judged and masked, each trained once.")
 

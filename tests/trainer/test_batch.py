@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rolloutlog.contract.vocabulary import DropReason, SeedKind, Status
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.step_report import StepReport
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
+from rolloutlog.trainer.steps.step_report import StepReport
 from tests.trainer.desk import ended, rollout, staleness
 from tests.trainer.drawing import drawn_group
 

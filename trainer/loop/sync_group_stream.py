@@ -23,7 +23,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.kafka.client.loop_thread import LoopThread
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.step_report import StepReport
+from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start

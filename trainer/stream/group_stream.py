@@ -26,8 +26,8 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.lending import Lending
-from rolloutlog.trainer.dispatch.step_report import StepReport
 from rolloutlog.trainer.groups.filters import GroupFilter, installed_filters, with_filters
+from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
 from rolloutlog.trainer.stream.batch_reader import BatchReader, Wish
 from rolloutlog.trainer.stream.opening import Parts, open_parts

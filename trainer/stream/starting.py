@@ -20,8 +20,8 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.run_record import RunRecord
-from rolloutlog.trainer.dispatch.step_events import first_events, resumed_events
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
+from rolloutlog.trainer.steps.step_events import first_events, resumed_events
 
 CHECKPOINT = "checkpoint"
 

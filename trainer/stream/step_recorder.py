@@ -22,12 +22,12 @@ from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.kafka.client.failures import retrieve_exception
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.closing import Closing, closing_of
 from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
-from rolloutlog.trainer.dispatch.step_events import step_events
-from rolloutlog.trainer.dispatch.step_report import StepReport
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
+from rolloutlog.trainer.steps.closing import Closing, closing_of
+from rolloutlog.trainer.steps.step_events import step_events
+from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.opening import Parts
 
 T = TypeVar("T")

@@ -1,6 +1,7 @@
 """The records of a train step and of a trainer's start, in their order (design/trainer#steps).
 
-Guarantees: pure; what is given to one call belongs into one transaction. Leaves out: writing (`step`).
+Guarantees: pure; what is given to one call belongs into one transaction. Leaves out: writing
+(`rolloutlog.trainer.dispatch.step`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from rolloutlog.contract.events.run import step_closed
 from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.closing import Closing
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE, UnwrittenEvents
+from rolloutlog.trainer.steps.closing import Closing
 
 
 def step_events(

@@ -16,8 +16,8 @@ from rolloutlog.buffer.group.member import MemberStatus
 from rolloutlog.contract.events.group_events import GroupFinal, MemberOutcome
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.token_counts import masked_tokens, tokens_by_policy
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
+from rolloutlog.trainer.steps.token_counts import masked_tokens, tokens_by_policy
 
 
 @dataclass(slots=True, frozen=True)
