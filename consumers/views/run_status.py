@@ -17,11 +17,13 @@ from rolloutlog.buffer.index.rows import StateRow
 from rolloutlog.buffer.shard.tally import CANDIDATES, OPEN, RESOLVED, by_kind
 from rolloutlog.consumers.views.recent import read_recent
 from rolloutlog.contract.errors import NotAllowed
+from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.client.owners import owners
+from rolloutlog.kafka.live_watermarks import live_watermarks
 from rolloutlog.kafka.loop.index_reader import read_index
 from rolloutlog.kafka.read.ends import Ends, Place, ends, first_since
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
@@ -31,9 +33,9 @@ RECENT_S, RATE_S = 300, 60
 
 
 async def status(settings: Settings) -> dict[str, Any]:
-    """One object: `run`, `policy`, `groups`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`, `shards`,
-    `skips`, `evicted` and `source`; `groups` is null where no buffer has folded anything, `source` where the run draws
-    on none."""
+    """One object: `run`, `policy`, `groups`, `trainer`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`,
+    `shards`, `skips`, `evicted` and `source`; `groups` is null where no buffer has folded anything, `trainer` where no
+    step was closed, `source` where the run draws on none."""
     connection = await connect(settings, Role.PEOPLE)
     run = await read_run(connection)
     trainer = run.trainer_settings() or settings.trainer
@@ -50,6 +52,7 @@ async def status(settings: Settings) -> dict[str, Any]:
         "run": dict(run.declared) | {"batch_groups": trainer.batch_groups, "sync_period": trainer.sync_period},
         **_policies(policies, now),
         "groups": _groups(numbers, kinds["ended"]) if states else None,
+        "trainer": _trainer(live_watermarks(run, policies)),
         "recent": {"seconds": RECENT_S, **recent.as_json()},
         "rates": await _rates(connection, known, now),
         "owners": await _owners(connection),
@@ -86,6 +89,11 @@ def _policies(policies: PolicyFold, now: int) -> dict[str, Any]:
         "policy_age_s": None if newest is None else max(0, now - newest.published_ms) / 1000,
         "policies": {"published": len(history.published), "imported": len(history.imported)},
     }
+
+
+def _trainer(marks: Watermarks | None) -> dict[str, Any] | None:
+    """How groups stood for the trainer when it closed its last step; None where it closed none."""
+    return None if marks is None else {"timeline": marks.timeline, "step": marks.step, "groups": marks.groups}
 
 
 def _groups(numbers: Mapping[str, int], ended: Mapping[str, int]) -> dict[str, Any]:

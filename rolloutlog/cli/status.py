@@ -54,6 +54,8 @@ def _training(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "draws on", f"{source['namespace']} too{left}"
     yield "policy", _policy(found)
     yield "groups", _groups(found)
+    if stands := _stands(found["trainer"]):
+        yield "trainer", stands
     span = f"last {recent['seconds'] // MINUTE} min"
     yield "trained", f"{_trained(recent)}, {span}"
     yield "dropped", f"{counted(recent['dropped'])}, {span}"
@@ -77,6 +79,15 @@ def _groups(found: dict[str, Any]) -> str:
     ends = f" ({counted(groups['ends'])})" if groups["ends"] else ""
     wanted = found["run"]["batch_groups"]
     return f"{groups['resolved']} resolved of {wanted} a step, {groups['open']} open, {groups['ended']} ended{ends}"
+
+
+def _stands(trainer: dict[str, Any] | None) -> str:
+    """How groups stood when the trainer closed its last step."""
+    if not trainer or not trainer["groups"]:
+        return ""
+    stands = dict(trainer["groups"])
+    again = stands.pop("asked_again", 0)
+    return f"{counted(stands)}; {again} of them asked again for a member, after step {trainer['step']}"
 
 
 def _trained(recent: dict[str, Any]) -> str:

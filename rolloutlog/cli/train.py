@@ -50,9 +50,11 @@ def run(
     from rolloutlog.trainer.dispatch_service import run_dispatch
 
     def show_step(report: StepReport) -> None:
-        reward = "" if report.reward is None else f"reward {report.reward:.3g}, "
-        what = f"{reward}{number_of(report.groups, 'group')}, {report.trainable_tokens} tokens"
-        note(f"step {numbers_text(report.steps)}: {what}")
+        reward = "" if report.reward is None else f"reward {report.reward:.3g} ({report.raw_reward:.3g} unfiltered), "
+        masked = report.response_tokens - report.trainable_tokens
+        what = f"{reward}{number_of(report.groups, 'group')}, {report.trainable_tokens} tokens, {masked} masked"
+        aside = {"dropped": sum(report.dropped.values()), "expired": report.expired}
+        note(f"step {numbers_text(report.steps)}: {what}{''.join(f', {n} {said}' for said, n in aside.items() if n)}")
 
     reachable, on_step = with_broker(settings), None if as_json else show_step
     serve(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rolloutlog.consumers.views.run_status import status
 from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch
 from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.ids import id_of
@@ -71,6 +72,21 @@ async def test_a_step_closes_with_its_watermarks_and_a_start_reads_from_them(set
         assert stream.step == 4
         assert [names(batch) for batch in await drained(stream)] == [{id_of("open")}]
     assert (await marks_of(log)).partitions[0].first is None
+
+
+async def test_a_closed_step_says_how_the_other_groups_stand(settings: Settings) -> None:
+    """`status` shows it (design/trainer#watermarks)."""
+    log = await made(settings, staleness={"max_staleness": 1})
+    assert (await status(log.settings))["trainer"] is None
+    async with GroupStream(log.settings) as stream:
+        await steps(stream, log, 1, 2)
+        await log.write(*group("old", 0), rollout(0, 2, group=id_of("open")), *group("ready", 2), *group("g3", 2))
+        batch = await anext(stream.batches())
+        await stream.trained(batch, publish="s3://w/3")
+    said = (await status(log.settings))["trainer"]
+    assert said == {
+        "timeline": 0, "step": 3, "groups": {"open": 2, "ready": 1, "held": 0, "lent": 0, "asked_again": 1}
+    }  # fmt: skip
 
 
 async def test_late_records_of_ended_groups_stay_late_after_a_start(settings: Settings) -> None:

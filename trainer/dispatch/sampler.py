@@ -80,6 +80,11 @@ class Sampler:
         return len(self._settled)
 
     @property
+    def ready(self) -> int:
+        """Groups that could be drawn now."""
+        return len(self._ready)
+
+    @property
     def has_deadlines(self) -> bool:
         """True where time alone may settle a group."""
         return any(self._deadlines.values())

@@ -10,7 +10,7 @@ writing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, ended_event
@@ -23,7 +23,7 @@ from rolloutlog.trainer.groups.assembly import Assembly
 @dataclass(slots=True, frozen=True)
 class Closing:
     """What one transaction says of groups. `step` is the one that it closes, None where it closes none: then there are
-    neither `chunks`, ids by partition, nor `marks`, which hold once it is committed."""
+    neither `chunks`, ids by partition, nor `marks`, which hold once it is committed. `groups` counts the others."""
 
     timeline: int
     step: int | None
@@ -31,13 +31,14 @@ class Closing:
     expired: Sequence[MemberExpired]
     chunks: Mapping[int, Sequence[bytes]]
     marks: tuple[PartitionMarks, ...]
+    groups: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def watermarks(self) -> Watermarks | None:
         """What `step.closed` says."""
         if self.step is None:
             return None
-        return Watermarks(timeline=self.timeline, step=self.step, partitions=self.marks)
+        return Watermarks(timeline=self.timeline, step=self.step, partitions=self.marks, groups=dict(self.groups))
 
     def chunk_events(self, now: int) -> list[Outgoing]:
         """The chunks, which go behind all else that is said on `group-events`."""

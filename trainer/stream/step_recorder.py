@@ -26,6 +26,7 @@ from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.steps.closing import Closing, closing_of
+from rolloutlog.trainer.steps.group_counts import group_counts
 from rolloutlog.trainer.steps.step_events import step_events
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.opening import Parts
@@ -122,6 +123,7 @@ class StepRecorder:
         told = replace(notes, dropped=[*notes.dropped, *left_out.dropped])
         report = StepReport.of(kept, told)
         closing = self._closing(told, [group.final for group in kept.groups], step=kept.closes)
+        closing = replace(closing, groups=group_counts(parts.sampler, {final.group for final in closing.finals}))
         events = step_events(
             kept,
             told,

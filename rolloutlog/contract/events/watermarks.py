@@ -35,13 +35,15 @@ class PartitionMarks(BaseModel):
 
 
 class Watermarks(BaseModel):
-    """What a start needs after step `step` of `timeline`; `partitions` by number."""
+    """What a start needs after step `step` of `timeline`; `partitions` by number. `groups` counts those that aren't
+    trained or dropped by how they stand, for people."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     timeline: PolicyNumber
     step: Counted
     partitions: tuple[PartitionMarks, ...] = Field(min_length=1)
+    groups: dict[str, Counted] = Field(default_factory=dict[str, int])
 
 
 def newest_live(known: Iterable[W], history: History) -> W | None:
