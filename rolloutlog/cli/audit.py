@@ -7,7 +7,7 @@ out: mending.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -16,20 +16,38 @@ from rolloutlog.cli.screen.output import line, print_json, print_table, progress
 from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
 
+Masks = Annotated[bool, typer.Option("--masks", help="Make the masks of all trained groups again, and compare.")]
+
 
 @with_settings
-def audit(settings: Settings, as_json: AsJson = False) -> None:
+def audit(settings: Settings, masks: Masks = False, as_json: AsJson = False) -> None:
     """Count every rollout record once, and look for what must never be on the log."""
     from rolloutlog.consumers.audit.auditor import audit as run_audit
+    from rolloutlog.consumers.audit.mask_check import check_masks
 
+    settings = with_broker(settings)
     with progress("reading partitions") as step:
-        found = asyncio.run(run_audit(with_broker(settings), step))
+        found = asyncio.run(run_audit(settings, step))
+    facts: dict[str, Any] = {}
+    if masks:
+        with progress("making masks again") as step:
+            again = asyncio.run(check_masks(settings, step))
+        found.violations += again.violations
+        facts["masks"] = again.as_json()
     if as_json:
-        print_json(found.as_json())
+        print_json(found.as_json() | facts)
     else:
         print_audit(found.as_json())
+        print_masks(facts.get("masks"))
     if found.ok is not True:
         raise typer.Exit(1 if found.ok is False else 4)
+
+
+def print_masks(found: dict[str, Any] | None) -> None:
+    """How many groups were compared."""
+    if found is not None:
+        left = "".join(f", {number} not ({reason})" for reason, number in found["unchecked"].items())
+        line(f"the masks of {found['checked']} groups were made again{left}")
 
 
 def print_audit(found: dict[str, Any]) -> None:

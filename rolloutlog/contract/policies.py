@@ -7,7 +7,7 @@ and nothing else. Leaves out: staleness thresholds (`rolloutlog.trainer.stalenes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -86,6 +86,11 @@ class History:
     def knows(self, policy: Policy) -> bool:
         """True if that policy was published or imported."""
         return policy in self.published or policy in self.imported
+
+    def as_of(self, timeline: int) -> History:
+        """The history as a trainer on that timeline saw it: which tokens were abandoned there, and since which step.
+        Tokens of policies that were only imported have no timeline that anybody started."""
+        return replace(self, current_timeline=timeline if timeline in self.forks else None, current=None)
 
     def next_timeline(self) -> int:
         """Number of the next timeline: newest + 1, imported ones counted; 0 in an empty namespace."""
