@@ -28,9 +28,7 @@ def restore(shard: Shard, rows: Iterable[Placed]) -> None:
 
 def recall_chunk(shard: Shard, event: Event) -> int | None:
     """Take a chunk of ended groups; where the one before lies. Raises IndexMismatch."""
-    row = chunk_row(event)
-    shard.recall_chunk(row, event.offset)
-    return row.before
+    return shard.recall_chunk(chunk_row(event), event.offset)
 
 
 async def restore_all(shard: Shard, index: Index) -> None:

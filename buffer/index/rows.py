@@ -116,12 +116,15 @@ class EndedRow(IndexRow, frozen=True, tag="ended"):
 
 
 class ChunkRow(IndexRow, frozen=True, tag="chunk"):
-    """Ids of forgotten groups, one after another; the chunk before lies at `before`."""
+    """Ids of forgotten groups, one after another; the chunk before lies at `before`, and there are `count` of them.
+    `at` is when it was written, in milliseconds since 1970."""
 
     TYPE: ClassVar[EventType] = EventType.ENDED_INDEXED
     number: Number
     before: Number | None
     ids: Annotated[bytes, Meta(min_length=ID_BYTES)]
+    count: Number = 0
+    at: Number = 0
 
     def __post_init__(self) -> None:
         """Raises ValueError for a part of an id."""
@@ -137,6 +140,21 @@ class ChunkRow(IndexRow, frozen=True, tag="chunk"):
     def names(self) -> Iterator[bytes]:
         """The ids."""
         return (self.ids[at : at + ID_BYTES] for at in range(0, len(self.ids), ID_BYTES))
+
+
+class CarriedRow(IndexRow, frozen=True, tag="carried"):
+    """What was folded of a group up to here, as its `state`: its rows lie far back, from `first` on, and are read by no
+    restore any more. One key a group: only the newest counts, and it is of no event."""
+
+    TYPE: ClassVar[EventType] = EventType.GROUP_CARRIED
+    group: Text
+    first: Number
+    state: bytes
+
+    @property
+    def key(self) -> str:
+        """Kind and group."""
+        return f"{self.__struct_config__.tag}/{self.group}"
 
 
 class WantedRow(IndexRow, frozen=True, tag="wanted"):
@@ -186,4 +204,4 @@ class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
 
 GroupRow = RolloutRow | AnnotationRow | TakeRow | CancelRow | SeedRow | SeedCancelRow | ExpiryRow | FinalRow
 """A row that says something of a group."""
-Row = GroupRow | EndedRow | ChunkRow | WantedRow | StateRow
+Row = GroupRow | CarriedRow | EndedRow | ChunkRow | WantedRow | StateRow

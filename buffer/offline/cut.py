@@ -13,6 +13,8 @@ from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
+    CarriedRow,
+    EndedRow,
     ExpiryRow,
     FinalRow,
     GroupRow,
@@ -108,15 +110,24 @@ class Horizon:
 @dataclass(slots=True)
 class Coverage:
     """From which cut on the rows that are left of an index are enough, where its `first` ones were deleted; 0: none
-    were."""
+    were. `lost` are groups that still counted when their rows were deleted, which only what was carried of them tells
+    (design/buffer#carried)."""
 
     first: int
     since: Cut | None = field(default=None)
+    lost: set[str] = field(default_factory=set[str])
 
     def learn(self, row: Row) -> None:
         """Look at a row, in the order of the index: a shard row says what was still needed there."""
-        if self.since is None and isinstance(row, StateRow) and row.needed >= self.first:
-            self.since = Cut.of(row)
+        match row:
+            case CarriedRow() if row.first < self.first:
+                self.lost.add(row.group)
+            case EndedRow():
+                self.lost.discard(row.group)
+            case StateRow() if self.since is None and row.needed >= self.first and not self.lost:
+                self.since = Cut.of(row)
+            case _:
+                pass
 
     def covers(self, cut: Cut) -> bool:
         """True where all rows that a fold at that cut needs are there."""

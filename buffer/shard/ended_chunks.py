@@ -1,7 +1,8 @@
 """Ids of forgotten groups on the index: a row for each, and chunks of them (design/buffer#ended).
 
-Guarantees: an id is in a chunk, or its row is still needed; a chunk names the one before, so whoever knows the newest
-reads all. Leaves out: the ids in memory (`rolloutlog.buffer.group.ended_ids`).
+Guarantees: an id is in a chunk, or its row is still needed; a chunk names the one before and how many there are, so
+whoever knows the newest reads all. A chunk is written again, with the same ids under the same key, before retention
+passes it. Leaves out: the ids in memory (`rolloutlog.buffer.group.ended_ids`).
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from rolloutlog.contract.ids import ended_id
 
 CHUNK = 2048
 """Ids of a chunk: 32 KiB, so a row of it fits wherever rows fit."""
+RENEWED = 2
+"""Times that a chunk is written within the retention."""
 
 
 @dataclass(slots=True)
 class EndedChunks:
     """`partial` holds ids whose chunk isn't known to be on the index, with the offsets of their rows; `newest` is where
-    the newest chunk lies, `number` that of the next one. `written`: the next one is on its way."""
+    the newest chunk lies. `known` are all chunks by number, in the order in which they lie there. `written`: one is on
+    its way."""
 
     partial: dict[bytes, int | None] = field(default_factory=dict[bytes, "int | None"])
     newest: int | None = None
-    number: int = 0
+    known: dict[int, ChunkRow] = field(default_factory=dict[int, ChunkRow])
     written: bool = False
 
     def add(self, row: EndedRow) -> bytes:
@@ -31,26 +35,40 @@ class EndedChunks:
         self.partial[name] = None
         return name
 
-    def full(self) -> ChunkRow | None:
-        """The chunk to write now, if so many ids wait and none is on its way."""
-        if self.written or len(self.partial) < CHUNK:
+    def due(self, far: int, now: int, retention_ms: int) -> ChunkRow | None:
+        """The chunk to write now, unless one is on its way: of so many ids, or of those of which a row lies below
+        `far`; or one that retention would delete soon."""
+        if self.written:
             return None
+        held = self.needed
+        if len(self.partial) >= CHUNK or (held is not None and held < far):
+            return self._write(len(self.known), b"".join([*self.partial][:CHUNK]), now)
+        oldest = next(iter(self.known.values()), None)
+        if oldest is not None and 0 <= retention_ms <= RENEWED * (now - oldest.at):
+            return self._write(oldest.number, oldest.ids, now)
+        return None
+
+    def _write(self, number: int, ids: bytes, now: int) -> ChunkRow:
         self.written = True
-        return ChunkRow(self.number, self.newest, b"".join([*self.partial][:CHUNK]))
+        return ChunkRow(number, self.newest, ids, max(number + 1, len(self.known)), now)
 
     def placed(self, row: EndedRow | ChunkRow, offset: int) -> None:
         """A row lies at `offset`."""
         if isinstance(row, EndedRow):
             self.partial[ended_id(row.group)] = offset
             return
-        self.newest, self.number, self.written = offset, row.number + 1, False
+        self.newest, self.written = offset, False
+        self.known.pop(row.number, None)
+        self.known[row.number] = row
         for name in row.names:
             self.partial.pop(name, None)
 
-    def recall(self, row: ChunkRow, offset: int) -> None:
-        """A chunk that was read before the rows, newest first."""
+    def recall(self, row: ChunkRow, offset: int) -> int | None:
+        """A chunk that was read before the rows, newest first; where the next one to read lies."""
         if self.newest is None:
-            self.newest, self.number = offset, row.number + 1
+            self.newest = offset
+        self.known = {row.number: row, **self.known}
+        return None if len(self.known) >= next(reversed(self.known.values())).count else row.before
 
     @property
     def needed(self) -> int | None:

@@ -12,12 +12,14 @@ from msgspec.structs import replace
 
 from rolloutlog.buffer.group.closed_group import ClosedGroup
 from rolloutlog.buffer.group.group import Disposition, Group
+from rolloutlog.buffer.group.group_state import unpacked_group
 from rolloutlog.buffer.group.member import Member, Record
 from rolloutlog.buffer.group.open_group import REFUSED, OpenGroup, mark_of, shape_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
+    CarriedRow,
     ChunkRow,
     EndedRow,
     ExpiryRow,
@@ -41,6 +43,7 @@ from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
 
 
@@ -85,6 +88,8 @@ class Fold:
             case ChunkRow():
                 self.groups.forgotten.add(row.names)
                 return Disposition.TAKEN
+            case CarriedRow():
+                return self._carried(row)
             case WantedRow():
                 return Disposition.TAKEN  # it is told from the state, which it doesn't change
             case _:
@@ -295,6 +300,14 @@ class Fold:
         if next_offset is None:
             self._end_source()
 
+    def _carried(self, row: CarriedRow) -> Disposition:
+        """What a restore has folded of that group so far isn't all; that is. Raises Rejected."""
+        try:
+            self.groups.replace(row.group, unpacked_group(row.state))
+        except ValueError as error:
+            raise Rejected(RejectReason.SHAPE, f"not a group of this version: {error}") from error
+        return Disposition.TAKEN
+
     # the shard row
 
     def _state(self, row: StateRow) -> Disposition:
@@ -312,10 +325,10 @@ class Fold:
         self.pool.floor = row.sources_from
         self.places.recall(row)
 
-    def recall_chunk(self, row: ChunkRow, offset: int) -> None:
-        """A chunk that lies below the rows that are read."""
+    def recall_chunk(self, row: ChunkRow, offset: int) -> int | None:
+        """A chunk that lies below the rows that are read; where the next one lies."""
         self.groups.forgotten.add(row.names)
-        self.places.chunks.recall(row, offset)
+        return self.places.chunks.recall(row, offset)
 
     def passed(self, topic: Topic, next_offset: int) -> None:
         """An input was read up to there."""
@@ -326,6 +339,10 @@ class Fold:
     def placed(self, row: Row, offset: int) -> None:
         """A row lies at `offset` on the index."""
         self.places.placed(row, offset, self.groups, self.pool)
+
+    def carried(self) -> list[CarriedRow]:
+        """Rows that spare a restore all that lies after the first rows of old groups."""
+        return self.places.carry(self.groups, self.pool)
 
     def forgettable(self) -> list[EndedRow]:
         """Rows of the groups that can be forgotten now; at most a chunk of them."""

@@ -66,6 +66,19 @@ class GroupTable:
         heappush(self.unread, (found.as_of, group))
         return found
 
+    def replace(self, group: str, entry: OpenGroup | ClosedGroup) -> None:
+        """That is all that was folded of a group."""
+        self.settle()
+        if group in self.opened:
+            self._take_out(group)
+        self.closed.pop(group, None)
+        if isinstance(entry, OpenGroup):
+            self.opened[group] = entry
+        else:
+            self.closed[group] = entry
+            heappush(self.unread, (entry.as_of, group))
+        self.changed.add(group)
+
     def _take_out(self, group: str) -> OpenGroup:
         opened = self.opened.pop(group)
         self._open_derived -= opened.counted_derived

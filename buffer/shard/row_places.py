@@ -7,28 +7,39 @@ told (`rolloutlog.kafka.loop.changelog`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
+from rolloutlog.buffer.group.group_state import packed_group
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.rows import ChunkRow, EndedRow, Row, SeedRow, StateRow, WantedRow
+from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, EndedRow, Row, SeedRow, StateRow, WantedRow
 from rolloutlog.buffer.shard.ended_chunks import EndedChunks
 from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.sources.pool import Pool
+
+FAR = 65_536
+"""Rows that little may hold alone: more are spared a restore (design/buffer#carried)."""
+FEW = 256
+"""Groups that are carried at once; where more hold rows, a restore reads what is open."""
+MOST_BYTES = 32 * 1024
+"""Of a carried group's state: below the least limit that a topic may have."""
 
 
 @dataclass(slots=True)
 class RowPlaces:
     """The rows lie from `begins` to below `end`; `wanted` is where the newest row of wanted seeds lies, `early` where
     the first seed lies that drew a source, by the source's offset, if it lies before the source's own row; `groups` has
-    the first row of each group that isn't forgotten. Both are in the order of the rows."""
+    the first row of each group that isn't forgotten, of one that was carried the row that says so; `carried` where its
+    rows began. `early` and `groups` are in the order of the rows."""
 
     begins: int = 0
     end: int = 0
     wanted: int | None = None
     early: dict[int, int] = field(default_factory=dict[int, int])
     groups: dict[str, int] = field(default_factory=dict[str, int])
+    carried: dict[str, int] = field(default_factory=dict[str, int])
     chunks: EndedChunks = field(default_factory=EndedChunks)
+    far: int = FAR
 
     def begin(self, first_row: int) -> None:
         """The first row will lie there, or above."""
@@ -41,6 +52,7 @@ class RowPlaces:
     def forget(self, row: EndedRow) -> bytes:
         """No row of that group is needed any more; its id."""
         self.groups.pop(row.group, None)
+        self.carried.pop(row.group, None)
         return self.chunks.add(row)
 
     def placed(self, row: Row, offset: int, groups: GroupTable, pool: Pool) -> None:
@@ -51,6 +63,9 @@ class RowPlaces:
                 self.wanted = offset
             case StateRow():
                 pass
+            case CarriedRow():
+                self.groups.pop(row.group, None)
+                self.groups[row.group], self.carried[row.group] = offset, row.first
             case EndedRow() | ChunkRow():
                 self.chunks.placed(row, offset)
             case _:
@@ -69,13 +84,28 @@ class RowPlaces:
 
     def needed(self, pool: Pool) -> int:
         """Lowest row offset that a restore needs."""
+        return min(next(iter(self.groups.values()), self.end), self.needed_but_by_groups(pool))
+
+    def needed_but_by_groups(self, pool: Pool) -> int:
+        """What sources, seeds before their sources, and ids need."""
         while self.early and (first := next(iter(self.early))) not in pool.sources and first not in pool.early:
             del self.early[first]
-        return min((row for row in self._needed(pool) if row is not None), default=self.end)
+        source = pool.sources.oldest  # they are in the order of their rows
+        rows = (source and source.first_row, next(iter(self.early.values()), None), self.chunks.needed)
+        return min((row for row in rows if row is not None), default=self.end)
 
-    def _needed(self, pool: Pool) -> Iterator[int | None]:
-        yield next(iter(self.groups.values()), None)
-        if (source := pool.sources.oldest) is not None:
-            yield source.first_row  # they are in the order of their rows
-        yield next(iter(self.early.values()), None)
-        yield self.chunks.needed
+    def carry(self, groups: GroupTable, pool: Pool) -> list[CarriedRow]:
+        """Rows of the groups that alone hold more than `far` rows, as long as they are few and no record of theirs is a
+        source, so that the pool needs none of their rows; none where one of them can't be carried."""
+        limit = self.needed_but_by_groups(pool) - self.far
+        if next(iter(self.groups.values()), limit) >= limit:
+            return []
+        first = [(group, at) for group, at in islice(self.groups.items(), FEW + 1) if at < limit]
+        if len(first) > FEW or any(group in pool.kin for group, _ in first):
+            return []
+        rows = [
+            CarriedRow(group, self.carried.get(group, at), packed_group(entry))
+            for group, at in first
+            if (entry := groups.find(group)) is not None
+        ]
+        return rows if all(len(row.state) <= MOST_BYTES for row in rows) else []

@@ -99,9 +99,9 @@ class Shard:
         """The newest shard row, before `restore`: it says from where on rows are needed."""
         self.fold.recall(row)
 
-    def recall_chunk(self, row: ChunkRow, offset: int) -> None:
-        """A chunk of ended groups that lies below the rows that are needed, the newest first."""
-        self.fold.recall_chunk(row, offset)
+    def recall_chunk(self, row: ChunkRow, offset: int) -> int | None:
+        """A chunk of ended groups that lies below the rows that are needed, the newest first; where the next lies."""
+        return self.fold.recall_chunk(row, offset)
 
     def restore(self, row: Row, offset: int) -> None:
         """Fold one row of the index."""
@@ -311,20 +311,23 @@ class Shard:
         wanted = self.wanted.due(self.fold, clock) if self.ready else None
         if not records and not self.is_dirty and wanted is None:
             return []
-        said = [*self._forget(), wanted, self.fold.state_row(self.digest)]
+        said = [*self._forget(now), wanted, self.fold.state_row(self.digest)]
         self.rows += [(row, self._written(row, now)) for row in said if row is not None]
         return records + [made for _, made in self.rows]
 
-    def _forget(self) -> list[Row]:
-        """Forget what ended; the rows that say so. A source is folded before anything ends."""
+    def _forget(self, now: int) -> list[Row]:
+        """Forget what ended; the rows that say so, and those that spare a restore others. A source is folded before
+        anything ends."""
         if self.fold.own_groups is not None:
             return []
         rows: list[Row] = [*self.fold.forgettable()]
         self.is_behind = len(rows) == CHUNK
         for row in rows:
             self.fold.apply(row)
-        if (chunk := self.fold.places.chunks.full()) is not None:
+        places, retention_ms = self.fold.places, self.settings.topics.retention_ms
+        if (chunk := places.chunks.due(places.end - places.far, now, retention_ms)) is not None:
             rows.append(chunk)
+        rows += self.fold.carried()
         return rows
 
     def _emit(self, now: int, clock: float) -> list[Outgoing]:

@@ -175,6 +175,7 @@ TOPICS: dict[Topic, TopicSpec] = {
                 T.EXPIRY_INDEXED,
                 T.FINAL_INDEXED,
                 T.ENDED_INDEXED,
+                T.GROUP_CARRIED,
                 T.SEEDS_WANTED,
                 T.SHARD_STATE,
             ),

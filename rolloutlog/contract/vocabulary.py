@@ -30,6 +30,7 @@ class EventType(StrEnum):
     EXPIRY_INDEXED = "expiry.indexed"
     FINAL_INDEXED = "final.indexed"
     ENDED_INDEXED = "ended.indexed"
+    GROUP_CARRIED = "group.carried"
     SEEDS_WANTED = "seeds.wanted"
     SHARD_STATE = "shard.state"
     SEED_EMITTED = "seed.emitted"

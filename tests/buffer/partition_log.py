@@ -134,8 +134,7 @@ def recall(shard: Shard, rows: dict[int, Row]) -> None:
         chunk = rows[at]
         if not isinstance(chunk, ChunkRow):
             raise AssertionError(f"{chunk} where a chunk should lie")
-        shard.recall_chunk(chunk, at)
-        at = chunk.before
+        at = shard.recall_chunk(chunk, at)
     for offset, row in rows.items():
         if offset >= state.needed:
             shard.restore(row, offset)

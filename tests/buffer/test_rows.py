@@ -16,6 +16,7 @@ from rolloutlog.buffer.index.row_codec import decode, encode, facts, row_event
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
+    CarriedRow,
     ChunkRow,
     EndedRow,
     ExpiryRow,
@@ -113,7 +114,8 @@ OTHERS = [
     ExpiryRow(1, "k", "g", 0, 1),
     FinalRow(1, "k", "g", 9, None),
     EndedRow("g"),
-    ChunkRow(3, 17, bytes(range(32))),
+    ChunkRow(3, 17, bytes(range(32)), 4, 1_790_000_000_000),
+    CarriedRow("g", 7, b"state"),
     WantedRow([1, 5], 9),
     STATE,
 ]

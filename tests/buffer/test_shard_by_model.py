@@ -35,6 +35,8 @@ SETTINGS = settings_of(
         ],
     }
 )
+FAR = 6
+"""Rows that a group may hold alone before it is carried."""
 GONE = ("d",)
 """Its origin seed was deleted before anybody read it."""
 PLAIN, DERIVED = ("a", "b", "c", *GONE), ("x", "y")
@@ -49,8 +51,13 @@ class ShardMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.log, self.plain = PartitionLog(SETTINGS), PlainShard(CAPACITY, LEAST_REWARD, MOST_REWARD, GONE)
-        self.shard = Shard.empty(0, SETTINGS)
         self.rows: list[Row] = []
+        self.shard = self._empty()
+
+    def _empty(self) -> Shard:
+        shard = Shard.empty(0, SETTINGS)
+        shard.fold.places.far = FAR
+        return shard
 
     def _say(self, record: Outgoing, said: Said) -> None:
         self.log.append(record)
@@ -144,9 +151,13 @@ class ShardMachine(RuleBasedStateMachine):
     @rule()
     def restore(self) -> None:
         newest = {row.key: offset for offset, row in enumerate(self.rows)}
-        self.shard = Shard.empty(0, SETTINGS)
+        live, self.shard = self.shard, self._empty()
         recall(self.shard, {offset: row for offset, row in enumerate(self.rows) if newest[row.key] == offset})
         self._compare()
+        if not live.is_dirty:
+            live.fold.groups.settle()
+            assert self.shard.fold == live.fold
+            assert self.shard.fold.needed == live.fold.needed
 
     def teardown(self) -> None:
         for topic in INPUT_TOPICS:
