@@ -56,44 +56,6 @@ def mask(verdict: MemberVerdict) -> list[int]:
     return mask_of(verdict.mask_runs, verdict.response_tokens).astype(int).tolist()
 
 
-# The worked rows of decisions/staleness#56: row, steps, semantic mask, step, threshold, mask, verdict.
-WORKED = [
-    ("1", [0, 4], None, 5, 4, [0, 1], Verdict.PARTLY),
-    ("2", [0, 4], None, 5, 8, [1, 1], Verdict.FRESH),
-    ("3", [0, 4], [1, 0], 5, 4, [0, 0], Verdict.EXPIRED),
-    ("4", [4, 4], None, 5, 4, [1, 1], Verdict.FRESH),
-    ("5", [3, 4], None, 5, 1, [0, 1], Verdict.PARTLY),
-    ("6", [4, 4], None, 5, 1, [1, 1], Verdict.FRESH),
-    ("7a", [0, 4, 8], None, 8, 4, [0, 1, 1], Verdict.PARTLY),
-    ("7b", [0, 4, 8], None, 8, 8, [1, 1, 1], Verdict.FRESH),
-    ("8a", [0, 4, 8], None, 9, 4, [0, 0, 1], Verdict.PARTLY),
-    ("8b", [0, 4, 8], None, 9, 8, [0, 1, 1], Verdict.PARTLY),
-    ("9a", [0, 4, 8], None, 13, 4, [0, 0, 0], Verdict.EXPIRED),
-    ("9b", [0, 4, 8], None, 13, 8, [0, 0, 1], Verdict.PARTLY),
-    ("10", [5, 9], None, 5, 1, [1, 1], Verdict.FRESH),
-    ("11", [0, 4], [1, 0], 5, None, [1, 0], Verdict.FRESH),
-    ("12", [], None, 5, 1, [], Verdict.EXEMPT),
-    ("13", [0, 0], [0, 0], 5, 1, [0, 0], Verdict.EXEMPT),
-]
-
-
-@pytest.mark.parametrize(
-    ("row", "steps", "semantic", "step", "limit", "expected", "verdict"), WORKED, ids=[row[0] for row in WORKED]
-)
-def test_worked_examples_that_match_upstream(
-    row: str,
-    steps: Steps,
-    semantic: list[int] | None,
-    step: int,
-    limit: int | None,
-    expected: list[int],
-    verdict: Verdict,
-) -> None:
-    """decisions/staleness#56, row by row. Where XTuner has no mask (the last three), ours is the producer's own."""
-    said = judged(steps, step, Rule(token=limit), semantic)
-    assert (mask(said), said.verdict) == (expected, verdict)
-
-
 def test_row_10_future_versions_are_fresh_but_held() -> None:
     """A version that isn't in the past yet is neither stale nor trained: the group waits for its step
     (decisions/staleness#48)."""
