@@ -5,7 +5,7 @@ Here the log is a list and the policies are known; the table of bad inputs runs 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -22,6 +22,7 @@ from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import OldestFirst
 from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
+from rolloutlog.trainer.groups.announced import Announced, announced
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from tests.cases.raw import Raw
@@ -70,7 +71,7 @@ class Place:
         """All that decisions depend on."""
         pendings = self.intake.assemblies[0].groups
         return {
-            name: (p.group, sorted(p.tokens), sorted(p.payloads), p.complete, p.resolved, p.offset, p.touched)
+            name: (p.group, sorted(p.tokens), sorted(p.payloads), p.complete, p.resolved, p.offset, p.touched, p.env)
             for name, p in pendings.items()
         }
 
@@ -88,6 +89,8 @@ LIES: dict[str, dict[str, bytes | None]] = {
     "no reward": {"reward": None},
     "no policy": {"oldest_policy": None},
     "unknown": {"newest_policy": b"0:77"},
+    "env": {"env": b"other", "reward": b"7.5"},
+    "sound env": {"env": b"another"},
     "sound size": {"group_size": b"4"},
     "sound origin": {"origin_seed": b"0" * 64},
 }
@@ -161,6 +164,31 @@ async def test_once_the_values_are_read_the_groups_are_as_if_all_had_been_read_w
             pending.let_go()
         assert place.intake.payload_bytes == 0
     assert places[0].groups() == places[1].groups()
+
+
+@given(
+    st.lists(st.tuples(members, attempts, versions, rewards, st.sampled_from([0, 1, 1 << 40])), max_size=5), st.data()
+)
+async def test_members_that_wait_are_packed_and_come_out_as_they_went_in(
+    said: list[tuple[int, int, list[int], float, int]], data: st.DataObject
+) -> None:
+    place, facts = Place(lazily=True), list[Announced]()
+    for member, attempt, seen, reward, tokens in said:
+        raw = Raw.of(made("a", member, attempt, "completed", seen, reward)).but({"tokens": str(tokens).encode()})
+        known = place.intake.assemblies[0].groups.get("a")
+        alone = known is None or not known._complete >> member & 1
+        await place.write(raw, keep=data.draw(st.booleans()))
+        fact = announced(place.events[-1], 1)
+        assert fact is not None
+        if not alone:
+            return  # the member's value is read
+        facts.append(fact)
+    pending = place.intake.assemblies[0].groups.get("a")
+    assert (
+        facts == []
+        if pending is None
+        else [replace(f, event=None) for f in pending.unread.values()] == [replace(f, event=None) for f in facts]
+    )
 
 
 async def picked(place: Place, sampler: Sampler, size: int, step: int) -> list[Pick]:

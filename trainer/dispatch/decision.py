@@ -114,10 +114,10 @@ class DispatchPolicy:
     def quorum(self, pending: PendingGroup, clock: int) -> Quorum:
         """How many fresh members the group needs now: all, whatever the policy, where records of it may be
         deleted."""
-        group, straggler = pending.group, Wait() if pending.cut else self.settings.straggler
+        straggler = Wait() if pending.cut else self.settings.straggler
         return quorum(
             straggler,
-            needed=group.needed,
+            needed=pending.needed,
             complete=pending.complete,
             resolved=pending.resolved or pending.closed or self._waited(pending, clock),
             passed=passed(straggler, pending.timestamp, clock),
@@ -126,7 +126,7 @@ class DispatchPolicy:
     def required(self, pending: PendingGroup, clock: int) -> int | None:
         """Members that suffice now; None while the group surely waits for more, however fresh those are that it has."""
         call = self.quorum(pending, clock)
-        return call.suffice if pending.group.size and (call.over or pending.complete >= call.suffice) else None
+        return call.suffice if pending.size and (call.over or pending.complete >= call.suffice) else None
 
     def due(self, pending: PendingGroup, clock: int) -> int | None:
         """The next moment of the partition's time that may change the decision though nothing comes."""

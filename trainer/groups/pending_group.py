@@ -20,6 +20,7 @@ from rolloutlog.contract.vocabulary import Status
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.attempts import Attempts
+from rolloutlog.trainer.groups.packed_members import PackedMembers
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 
@@ -52,14 +53,13 @@ class PendingGroup:
     alone add and remove.
     """
 
-    group: Group
+    _group: Group
     partition: int
     offset: int
     timestamp: int
     touched: int = 0
     tokens: dict[int, MemberTokens] = field(default_factory=dict[int, MemberTokens])
     payloads: dict[int, Payload] = field(default_factory=dict[int, Payload])
-    unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
     tries: dict[int, int] = field(default_factory=dict[int, int])
     env: str | None = None
     named_by: int | None = None
@@ -70,6 +70,8 @@ class PendingGroup:
     attempts: Attempts | None = None
     stirred: bool = False
     memory: PayloadBytes = field(default_factory=PayloadBytes)
+    _unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
+    _packed: PackedMembers | None = None
     _aborted: int = 0
     _just_aborted: int = 0
     _complete: int = 0
@@ -78,7 +80,30 @@ class PendingGroup:
     @property
     def id(self) -> str:
         """Group id."""
-        return self.group.id
+        return self._group.id
+
+    @property
+    def group(self) -> Group:
+        """Who belongs to it and how they stand. Members that wait for others, with nothing said of them but what their
+        headers announced, are packed until somebody asks."""
+        self._unpack()
+        return self._group
+
+    @property
+    def unread(self) -> dict[int, Announced]:
+        """The members that stand by the word of their headers."""
+        self._unpack()
+        return self._unread
+
+    @property
+    def size(self) -> int:
+        """Members dispatched, as `Group.size` says it."""
+        return self._packed.slot.group_size if self._packed else self._group.size
+
+    @property
+    def needed(self) -> int:
+        """Members needed to train the group, as `Group.needed` says it."""
+        return self._packed.slot.needed if self._packed else self._group.needed
 
     @property
     def complete(self) -> int:
@@ -99,7 +124,7 @@ class PendingGroup:
     @property
     def resolved(self) -> bool:
         """True once every member is resolved, as `Group.resolved` says it; in a closed group open ones are, too."""
-        everybody = (1 << self.group.size) - 1
+        everybody = (1 << self.size) - 1
         return everybody > 0 and (self.closed or self._resolved & everybody == everybody)
 
     @property
@@ -115,18 +140,46 @@ class PendingGroup:
     def may_announce(self, slot: Slot) -> bool:
         """True where a record can be taken by its headers, and be taken back: nothing else was said of its member, and
         it agrees with the others."""
+        if self._packed is not None:
+            return not self._complete >> slot.member & 1 and Shape.of(slot) == self._packed.shape
         member = self.group.members.get(slot.member)
         fresh = member is None or not (member.seen or member.notes or member.rejected >= slot.attempt)
         return fresh and self.group.shape in (None, Shape.of(slot))
 
     def announce(self, fact: Announced, *, keep: bool) -> None:
         """Fold a record by its headers."""
+        kept, member = fact if keep else replace(fact, event=None), fact.slot.member
+        if self._pack(kept):
+            self._complete |= 1 << member
+            self._resolved |= 1 << member
+        else:
+            self._announce(kept)
+        self._name(fact.slot)
+        self.memory.held += kept.held
+
+    def _announce(self, fact: Announced) -> None:
         member = fact.slot.member
         self.group.admit(Shape.of(fact.slot), member, fact.record)
-        self._name(fact.slot)
-        self.unread[member] = fact if keep else replace(fact, event=None)
-        self.memory.held += self.unread[member].held
+        self.unread[member] = fact
         self._look(member)
+
+    def _pack(self, fact: Announced) -> bool:
+        """Take a member into those that wait packed, if nothing else was said of the group."""
+        if self._packed is not None:
+            return self._packed.take(fact)
+        known = self._group
+        if known.members or known.shape is not None or known.hinted is not None:
+            return False
+        packed = PackedMembers(fact.slot)
+        self._packed = packed if packed.take(fact) else None
+        return self._packed is not None
+
+    def _unpack(self) -> None:
+        packed, self._packed = self._packed, None
+        if packed is not None:
+            for fact in packed.facts(self.partition):
+                self._announce(fact)
+            self.stirred = False  # nothing new was said
 
     def confirm(self, rollout: Rollout, record: Record, payload: Payload | None) -> None:
         """The value of an announced record is what its headers say."""

@@ -67,6 +67,10 @@ class Slot:
         """The same slot at another attempt."""
         return replace(self, attempt=attempt)
 
+    def of_member(self, member: int, attempt: int) -> Slot:
+        """The slot of another member of the same group."""
+        return replace(self, member=member, attempt=attempt)
+
     @classmethod
     def of(cls, headers: Headers) -> Slot:
         """Read a slot from headers; raises Rejected."""
