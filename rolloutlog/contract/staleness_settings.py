@@ -74,6 +74,10 @@ OnExpire = Annotated[
 ]
 
 
+UNSET = RerollMembers()
+"""What becomes of stale members where nothing is set; one for all, since every event of a waiting group asks."""
+
+
 class Staleness(Section):
     """How old a token may be when it is trained (design/staleness#thresholds)."""
 
@@ -92,7 +96,7 @@ class Staleness(Section):
     @property
     def expiry(self) -> RerollMembers | RerollGroup | DropMembers | DropGroup | KeepAsBaseline:
         """What becomes of stale members: the setting, or its default."""
-        return self.on_expire or RerollMembers()
+        return self.on_expire or UNSET
 
     @model_validator(mode="after")
     def _can_mask(self) -> Staleness:

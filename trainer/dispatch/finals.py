@@ -64,18 +64,19 @@ def expired_of(pending: PendingGroup, expired: MemberVerdict, *, step: int, time
 
 
 def _outcome(pending: PendingGroup, index: int, judged: MemberVerdict | None, *, trained: bool) -> MemberOutcome:
-    member = pending.group.members.get(index, Member())
-    tokens = pending.tokens.get(index)
-    stands = member.record is not None and not member.is_rejected and member.status is not MemberStatus.OPEN
+    member = pending.group.members.get(index) or Member()
+    tokens, record, status = pending.tokens.get(index), member.record, member.status
+    if member.is_rejected or status is MemberStatus.OPEN:
+        record = None
     verdict = judged.verdict if judged else None
-    if judged is None and trained and stands and member.status in (MemberStatus.COMPLETED, MemberStatus.ABORTED):
+    if judged is None and trained and record and status in (MemberStatus.COMPLETED, MemberStatus.ABORTED):
         verdict = Verdict.SURPLUS
     return MemberOutcome(
         member=index,
-        attempt=member.record.attempt if stands and member.record else member.highest,
-        status=member.status,
-        handle=str(member.record.handle) if stands and member.record else None,
-        reward=member.reward if stands else None,
+        attempt=record.attempt if record else member.highest,
+        status=status,
+        handle=str(record.handle) if record else None,
+        reward=member.reward if record else None,
         verdict=verdict,
         seq_staleness=judged.seq_staleness if judged else None,
         response_tokens=tokens.response_tokens if tokens else 0,

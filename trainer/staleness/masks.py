@@ -9,6 +9,7 @@ for the member (`rule`), and how spans are kept (`mask_runs`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -47,13 +48,26 @@ def runs_together(runs: Sequence[Runs]) -> Runs:
     )
 
 
-def over_each(ufunc: np.ufunc, values: I64 | Bools, counts: Sequence[int], empty: Any) -> list[Any]:
-    """A reduction over each member's runs, of which it has so many; `empty` where it has none."""
-    lengths = np.array(counts, np.int64)
-    found, some = np.full(len(lengths), empty, values.dtype), lengths > 0
-    if len(values):
-        found[some] = ufunc.reduceat(values, (np.cumsum(lengths) - lengths)[some])
-    return found.tolist()
+@dataclass(slots=True, frozen=True)
+class Each:
+    """Which of all members' runs are whose: `some` says which members have any, `starts` where theirs begin."""
+
+    some: Bools
+    starts: I64
+
+    @classmethod
+    def of(cls, counts: Sequence[int]) -> Each:
+        """Of members that have so many runs."""
+        lengths = np.array(counts, np.int64)
+        some = lengths > 0
+        return cls(some, (np.cumsum(lengths) - lengths)[some])
+
+    def reduced(self, ufunc: np.ufunc, values: I64 | Bools, empty: Any) -> list[Any]:
+        """A reduction over each member's runs; `empty` for one that has none."""
+        found = np.full(len(self.some), empty, values.dtype)
+        if len(values):
+            found[self.some] = ufunc.reduceat(values, self.starts)
+        return found.tolist()
 
 
 def spans_together(members: Sequence[MemberTokens], fresh: Bools) -> list[Spans]:

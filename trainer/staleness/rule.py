@@ -21,7 +21,7 @@ from rolloutlog.contract.record.segments import I64, Runs
 from rolloutlog.contract.settings import KeepAsBaseline, Staleness
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.staleness.mask_runs import NOTHING, Bools, Spans, tokens_in
-from rolloutlog.trainer.staleness.masks import fresh_runs, over_each, runs_together, spans_together
+from rolloutlog.trainer.staleness.masks import Each, fresh_runs, runs_together, spans_together
 from rolloutlog.trainer.staleness.verdicts import Cause, GroupVerdict, MemberTokens, MemberVerdict
 
 UNKNOWN_VERSION = -1
@@ -119,16 +119,17 @@ class _Age(NamedTuple):
 
 def _ages(members: Sequence[MemberTokens], versions: I64, known: Bools, abandoned: Bools) -> list[_Age]:
     """Ages by the runs of agents that train: policies of others make nothing stale."""
-    own = [np.ones(len(m.runs.lengths), np.bool_) if m.judged is None else m.judged for m in members]
-    counts = [len(each) for each in own]
+    counts = [len(member.runs.lengths) for member in members]
     if any(member.judged is not None for member in members):
+        own = [np.ones(n, np.bool_) if m.judged is None else m.judged for m, n in zip(members, counts, strict=True)]
         judged = np.concatenate(own)
         versions, known, abandoned = versions[judged], known[judged], abandoned[judged]
         counts = [int(each.sum()) for each in own]
-    oldest = over_each(np.minimum, np.where(known, versions, NEVER), counts, NEVER)
-    newest = over_each(np.maximum, versions, counts, UNKNOWN_VERSION)
-    all_known = over_each(np.logical_and, known, counts, True)
-    any_abandoned = over_each(np.logical_or, abandoned, counts, False)
+    each = Each.of(counts)
+    oldest = each.reduced(np.minimum, np.where(known, versions, NEVER), NEVER)
+    newest = each.reduced(np.maximum, versions, UNKNOWN_VERSION)
+    all_known = each.reduced(np.logical_and, known, True)
+    any_abandoned = each.reduced(np.logical_or, abandoned, False)
     return [
         _Age(n, None if old == NEVER else old, None if new == UNKNOWN_VERSION else new, knows, left)
         for n, old, new, knows, left in zip(counts, oldest, newest, all_known, any_abandoned, strict=True)
