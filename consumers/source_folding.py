@@ -16,7 +16,7 @@ from rolloutlog.kafka.source_log import SourceLog
 
 
 async def fold_portion(shard: Shard, source: SourceLog | None, *, now: int) -> int | None:
-    """Fold the next portion; its events, None where nothing is left. Raises IndexMismatch, NotFound."""
+    """Fold the next portion; its events, None where nothing is left. Raises RecordsDeleted."""
     partition, start = shard.fold.partition, shard.fold.source_next
     if start is None:
         return None
@@ -40,7 +40,7 @@ def begin(shard: Shard, source: SourceLog | None) -> None:
 
 
 async def fold_source(shard: Shard, source: SourceLog | None) -> None:
-    """Fold all that is left of it. Raises IndexMismatch, NotFound."""
+    """Fold all that is left of it. Raises RecordsDeleted."""
     now = int(time.time() * 1000)
     while await fold_portion(shard, source, now=now) is not None:
         pass

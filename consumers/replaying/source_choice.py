@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from rolloutlog.buffer.offline.manifest import MANIFEST, Manifest
-from rolloutlog.contract.errors import IndexMismatch, ManifestInvalid, RunMismatch, SettingsError
+from rolloutlog.contract.errors import ManifestInvalid, RecordsDeleted, RunMismatch, SettingsError
 from rolloutlog.contract.events.declared_source import DeclaredSource
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -32,7 +32,7 @@ def read_manifest(path: Path) -> tuple[Manifest, bytes]:
 async def choose_source(settings: Settings, path: Path) -> DeclaredSource:
     """What a run of these settings draws on, by a manifest.
 
-    Raises ManifestInvalid, SettingsError, RunMismatch, NotFound, IndexMismatch, NotAllowed.
+    Raises ManifestInvalid, SettingsError, RunMismatch, NotFound, RecordsDeleted, NotAllowed.
     """
     manifest, text = read_manifest(path)
     if manifest.namespace == settings.namespace:
@@ -49,7 +49,7 @@ async def choose_source(settings: Settings, path: Path) -> DeclaredSource:
     for partition, (begin, stop) in enumerate(zip(manifest.begins, stops, strict=True)):
         found = known[Topic.ROLLOUTS, partition]
         if begin < stop and (found.first > begin or found.stable < stop):
-            raise IndexMismatch(
+            raise RecordsDeleted(
                 f"{manifest.namespace}.rollouts/{partition} was frozen from {begin} to {stop}, but its records lie in "
                 f"[{found.first}, {found.stable}): some were deleted, or the topic was made anew",
                 "freeze it again (`rolloutlog replay --format manifest`)",

@@ -176,7 +176,7 @@ class AssignmentMismatch(RolloutlogError):
 
 
 class RecordsDeleted(RolloutlogError):
-    """Records that open groups need, or the facts about ended ones, were deleted: by retention, or by hand."""
+    """Records that open groups or a source need, or the facts about ended groups, were deleted."""
 
     exit_code = 4
     default_hint = (

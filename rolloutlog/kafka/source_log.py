@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from rolloutlog.contract.errors import IndexMismatch, NotFound
+from rolloutlog.contract.errors import NotFound, RecordsDeleted
 from rolloutlog.contract.events.declared_source import DeclaredSource
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Names, Topic
@@ -21,7 +21,7 @@ from rolloutlog.kafka.read.ends import ends_of
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import RunRecord
 
-PORTION = 1000
+PORTION = 500
 """Offsets that are read at once: a consumer is started for each portion, which takes less than folding it."""
 LOST = "a source isn't folded with a hole in it: freeze it anew, and declare it in another namespace"
 
@@ -40,15 +40,15 @@ class SourceLog:
         return start + PORTION if start + PORTION < end else None
 
     async def portion(self, partition: int, start: int) -> AsyncGenerator[list[Event]]:
-        """Batches of the records from `start` on, of one portion. Raises IndexMismatch, NotFound."""
+        """Batches of the records from `start` on, of one portion. Raises RecordsDeleted."""
         end = self.declared.ends[partition]
         name = f"{self.connection.names.topic(Topic.ROLLOUTS)}/{partition}"
         try:
             known = await ends_of(self.connection, Topic.ROLLOUTS, partition)
         except NotFound as error:
-            raise NotFound(f"the source of this run isn't there any more: {error.message}", LOST) from error
+            raise RecordsDeleted(f"the source of this run isn't there any more: {error.message}", LOST) from error
         if known.first > start or known.stable < end:
-            raise IndexMismatch(
+            raise RecordsDeleted(
                 f"the run draws on {name} from {start} to {end}, which lie in [{known.first}, {known.stable})",
                 LOST,
             )

@@ -21,6 +21,7 @@ from rolloutlog.contract.errors import (
     NotAllowed,
     NotFound,
     OpenTransaction,
+    RecordsDeleted,
     RecordTooLarge,
     RolloutlogError,
     RunMismatch,
@@ -35,7 +36,7 @@ from rolloutlog.kafka.write.transactions import TransactionalWriter
 
 log = logging.getLogger(__name__)
 
-HOPELESS = (IndexMismatch, NotAllowed, NotFound, RecordTooLarge, RunMismatch, SettingsError)
+HOPELESS = (IndexMismatch, NotAllowed, NotFound, RecordsDeleted, RecordTooLarge, RunMismatch, SettingsError)
 """Trying again doesn't cure these."""
 END_POLL_S = 0.2
 
