@@ -1,0 +1,324 @@
+"""The stream's pure parts against a plain oracle, over any schedule: records of any attempt, duplicates, cancellations,
+expiries, draws ahead, what goes back, tellings that fail, crashes and starts (design/trainer#lending).
+
+The oracle keeps the log as a list and knows nothing of indexes: at each moment it folds a group anew, by five sentences
+that stand here in plain Python. Leaves out: payloads, the broker, and settings but the default ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.settings import TrainerSettings
+from rolloutlog.contract.vocabulary import DropReason, Status
+from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.decision import DispatchPolicy
+from rolloutlog.trainer.dispatch.lending import Lending
+from rolloutlog.trainer.dispatch.order import OldestFirst
+from rolloutlog.trainer.dispatch.sampler import Sampler
+from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
+from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.ended_groups import EndedGroups
+from rolloutlog.trainer.steps.closing import closing_of
+from tests.trainer.desk import Desk, ended, live, rollout
+
+GROUPS, SIZE = [*"abcdefghijklmnop"], 3
+STALE_FROM = 2
+"""(max_staleness 1 + 1) * W 1."""
+
+
+@dataclass
+class Oracle:
+    """The log: what was said of each group, in order; and what the trainer has said."""
+
+    said: dict[str, list[Rollout | int]] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
+    expired: dict[tuple[str, int], int] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    trained: dict[str, int] = field(default_factory=dict)
+
+    def member(self, group: str, index: int) -> tuple[str, int, int]:
+        """Status, attempt and version: the highest attempt stands, unless it expired, the first record of it counts;
+        a cancelled member is resolved unless it completes all the same."""
+        attempts: dict[int, Rollout] = {}
+        for made in self.said.get(group, []):
+            if isinstance(made, Rollout) and made.slot.member == index:
+                attempts.setdefault(made.slot.attempt, made)
+        status, attempt, version = "open", max(attempts, default=0), 0
+        if attempt > self.expired.get((group, index), 0):
+            made = attempts[attempt]
+            status, version = str(made.status), int(made.trajectory.segments[0][1])
+        if index in self.said.get(group, []) and status in ("open", "aborted"):
+            status = "cancelled"
+        return status, attempt, version
+
+    def ready(self, group: str, step: int) -> dict[int, tuple[int, int]] | None:
+        """Attempt and version of the members to train, where all are resolved, at least two are usable, none is stale
+        that can be asked for again, and all of their policies are in the past."""
+        if group not in self.said or not self.resolved(group):
+            return None
+        if any(self.stale(group, index, step) and index not in self.said[group] for index in range(SIZE)):
+            return None
+        kept = self.usable(group, step)
+        return kept if len(kept) >= 2 and all(v < step for _, v in kept.values()) else None
+
+    def resolved(self, group: str) -> bool:
+        return all(self.member(group, index)[0] not in ("open", "aborted") for index in range(SIZE))
+
+    def stale(self, group: str, index: int, step: int) -> bool:
+        status, _, version = self.member(group, index)
+        return status == "completed" and step - version - 1 >= STALE_FROM
+
+    def usable(self, group: str, step: int) -> dict[int, tuple[int, int]]:
+        """Completed and not stale: who was cancelled after he completed is never asked for again, and just leaves."""
+        members = {index: self.member(group, index) for index in range(SIZE)}
+        return {
+            index: (attempt, version)
+            for index, (status, attempt, version) in members.items()
+            if status == "completed" and not self.stale(group, index, step)
+        }
+
+    def over(self, group: str) -> bool:
+        return group in self.trained or group in self.dropped
+
+
+class StreamModel(RuleBasedStateMachine):
+    """One partition, batches of any size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.oracle = Oracle()
+        self.facts: list[Any] = []
+        self.written = UnwrittenEvents()
+        self.finals: list[GroupFinal] = []
+        self.told_steps: list[int] = []
+        self.tellings: list[Batch] = []
+        self.start()
+
+    # what happens
+
+    @rule(
+        group=st.sampled_from(GROUPS), member=st.integers(0, SIZE - 1), attempt=st.integers(1, 3),
+        age=st.integers(-1, 3), status=st.sampled_from([Status.COMPLETED] * 4 + [Status.ABORTED, Status.FAILED]),
+    )  # fmt: skip
+    def arrive(self, group: str, member: int, attempt: int, age: int, status: Status) -> None:
+        version = max(0, (self.lending.step or 1) - 1 - age)
+        made = rollout(member, version, group=group, size=SIZE, attempt=attempt)
+        self.say(group, made if status is Status.COMPLETED else ended(made, status))
+
+    @rule(groups=st.sets(st.sampled_from(GROUPS), min_size=1), age=st.integers(0, 1))
+    def arrive_whole(self, groups: set[str], age: int) -> None:
+        """What is asked for comes, so that schedules reach the draw."""
+        for group, member in product(sorted(groups), range(SIZE)):
+            status, highest, _ = self.oracle.member(group, member)
+            if status in ("open", "aborted") and not self.oracle.over(group):
+                attempt = max(highest, self.oracle.expired.get((group, member), 0)) + 1
+                version = max(0, (self.lending.step or 1) - 1 - age)
+                self.say(group, rollout(member, version, group=group, size=SIZE, attempt=attempt))
+
+    @precondition(lambda self: self.facts)
+    @rule(data=st.data())
+    def duplicate(self, data: st.DataObject) -> None:
+        group, fact = data.draw(st.sampled_from(self.facts))
+        self.say(group, fact)
+
+    @rule(group=st.sampled_from(GROUPS), member=st.integers(0, SIZE - 1))
+    def cancel(self, group: str, member: int) -> None:
+        self.say(group, member)
+
+    @rule(groups=st.sets(st.sampled_from(GROUPS), min_size=2), size=st.integers(1, 2), count=st.integers(1, 3))
+    def draw_what_comes(self, groups: set[str], size: int, count: int) -> None:
+        self.arrive_whole(groups, 0)
+        for number in range(count):
+            self.draw(size, ahead=number > 0)
+
+    @precondition(lambda self: self.lending.lent)
+    @rule()
+    def train(self) -> None:
+        """The oldest is told, as a loop does."""
+        oldest = next(iter(self.lending.lent))
+        if not any(oldest is batch for batch in self.tellings):
+            self.begin_with(oldest)
+        self.tellings.sort(key=lambda batch: batch is not oldest)
+        self.tell(fails=False)
+
+    @rule(size=st.integers(1, 3), ahead=st.booleans())
+    def draw(self, size: int, ahead: bool) -> None:
+        """What the oracle holds for ready is picked, all of it, and no more; the first of it is taken."""
+        step = self.lending.step or 0
+        everything = self.sampler.pick(99, step)
+        self.hear()
+        ready = {group: kept for group in GROUPS if (kept := self.ready(group)) is not None}
+        found = {pick.pending.id for pick in everything}
+        assert found == ready.keys(), (step, found, ready)
+        ages = [(min(v for _, v in ready[p.pending.id].values()), self.oracle.first[p.pending.id]) for p in everything]
+        assert ages == sorted(ages), "oldest first, then as they came"
+        picks = self.sampler.pick(size, step)
+        assert [pick.pending.id for pick in picks] == [pick.pending.id for pick in everything][:size]
+        if picks:
+            batch = self.lending.draw(picks, short=len(picks) < size)
+            assert batch.step == step
+            for group in batch:
+                assert {m.member: m.attempt for m in group.members} == {i: a for i, (a, _) in ready[group.id].items()}
+            if not ahead:
+                assert self.lending.hand_out(batch)
+
+    @rule()
+    def hand_out(self) -> None:
+        for batch in self.lending.lent:
+            self.lending.hand_out(batch)
+
+    @rule()
+    def go_on(self) -> None:
+        """All that nobody began to tell goes back, from the first on."""
+        self.lending.go_on()
+        self.tellings = [batch for batch in self.tellings if batch in self.lending.lent]
+        self.hear()
+
+    @precondition(lambda self: self.lending.lent)
+    @rule(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        batch = data.draw(st.sampled_from([*self.lending.lent]))
+        if not any(batch is other for other in self.tellings):
+            self.begin_with(batch)
+
+    def begin_with(self, batch: Batch) -> None:
+        self.lending.begin(batch)
+        self.tellings.append(batch)
+
+    @precondition(lambda self: self.tellings)
+    @rule(fails=st.booleans())
+    def tell(self, fails: bool) -> None:
+        batch = self.tellings.pop(0)
+        try:
+            self.lending.ensure_turn(batch)
+        except ValueError:
+            assert self.lending.lent[:1] != [batch]
+            self.lending.failed(batch)
+            return
+        if fails:
+            self.lending.failed(batch)
+            return
+        self.write(batch)
+        self.lending.told(batch)
+        self.told_steps.append(batch.step or 0)
+        for group in batch:
+            assert not self.oracle.over(group.id), "trained twice"
+            self.oracle.trained[group.id] = batch.step or 0
+
+    @rule()
+    def write_notes(self) -> None:
+        self.write(None)
+
+    @rule()
+    def start(self) -> None:
+        """A new process reads the log; what wasn't written is judged anew, what was lent is lent no more."""
+        endings = EndedGroups()
+        for place, final in enumerate(self.finals):
+            endings.finish(final.group, final.step, place, first=0)
+        for one in self.written.expired:
+            endings.expire(one.group, one.member, one.attempt, 0)
+        endings.close(len(self.told_steps))
+        self.desk = Desk(Assembly(0, endings))
+        dispatch = DispatchPolicy(
+            TrainerSettings.model_validate(
+                {"staleness": {"on_expire": {"type": "reroll-members", "tries": 1000}}, "drop_zero_variance": False}
+            ),
+            live(60),
+        )
+        self.sampler = Sampler({0: self.desk.assembly}, dispatch, OldestFirst())
+        self.lending = Lending(self.sampler, len(self.told_steps) + 1)
+        self.tellings = []
+        self.oracle.expired, self.oracle.dropped = {}, {f.group for f in self.finals if f.reason is not None}
+        self.seen: set[int] = set()
+        for one in self.written.expired:
+            key = (one.group, one.member)
+            self.oracle.expired[key] = max(self.oracle.expired.get(key, 0), one.attempt)
+        for group, fact in self.facts:
+            self.fold(group, fact)
+        self.hear()
+
+    # how it is said
+
+    def say(self, group: str, fact: Rollout | int) -> None:
+        self.facts.append((group, fact))
+        if not self.oracle.over(group):
+            self.oracle.said.setdefault(group, []).append(fact)
+            self.oracle.first.setdefault(group, len(self.facts))
+        self.fold(group, fact)
+        self.hear()
+
+    def fold(self, group: str, fact: Rollout | int) -> None:
+        if isinstance(fact, int):
+            self.desk.cancel([fact], group=group, size=SIZE)
+        else:
+            self.desk.say(fact)
+        self.sampler.settle(0, group, self.lending.step)
+
+    def ready(self, group: str) -> dict[int, tuple[int, int]] | None:
+        lent = {one.id for batch in self.lending.lent for one in batch}
+        if self.oracle.over(group) or group in lent:
+            return None
+        return self.oracle.ready(group, self.lending.step or 0)
+
+    def hear(self) -> None:
+        """Take in what the trainer notes, once each, and see that it is so."""
+        for one in self.sampler.unwritten.expired:
+            if id(one) not in self.seen:
+                self.seen.add(id(one))
+                self.check_expired(one)
+                self.oracle.expired[one.group, one.member] = one.attempt
+        for final in self.sampler.unwritten.dropped:
+            if id(final) not in self.seen:
+                self.seen.add(id(final))
+                self.check_dropped(final)
+                self.oracle.dropped.add(final.group)
+
+    def check_expired(self, one: MemberExpired) -> None:
+        status, attempt, version = self.oracle.member(one.group, one.member)
+        assert (status in ("completed", "aborted"), attempt) == (True, one.attempt)
+        assert one.step - version - 1 >= STALE_FROM
+
+    def check_dropped(self, final: GroupFinal) -> None:
+        stale = any(self.oracle.stale(final.group, index, final.step) for index in range(SIZE))
+        assert final.reason is (DropReason.EXPIRED if stale else DropReason.SURVIVORS)
+        assert len(self.oracle.usable(final.group, final.step)) < 2
+        assert self.oracle.resolved(final.group)
+
+    def write(self, batch: Batch | None) -> None:
+        """One transaction: the notes, and with a batch the step."""
+        notes = self.sampler.unwritten.take()
+        finals = [*notes.dropped, *([group.final for group in batch] if batch else [])]
+        self.written.expired += notes.expired
+        self.finals += finals
+        step = batch.step if batch else None
+        assemblies = {0: self.desk.assembly}
+        closing = closing_of(assemblies, finals, notes.expired, timeline=0, step=step)
+        closing.committed(assemblies, {0: len(self.finals)})
+
+    # what always holds
+
+    @invariant()
+    def steps_are_told_in_order_and_none_is_skipped(self) -> None:
+        assert self.told_steps == [*range(1, len(self.told_steps) + 1)]
+        steps = [batch.step for batch in self.lending.lent]
+        first = len(self.told_steps) + 1
+        assert steps == [*range(first, first + len(steps))]
+        assert self.lending.step == first + len(steps)
+
+    @invariant()
+    def every_group_ends_once(self) -> None:
+        assert max(Counter(final.group for final in self.finals).values(), default=0) <= 1
+
+
+TestStreamModel = StreamModel.TestCase
+TestStreamModel.settings = settings(stateful_step_count=30)
