@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rolloutlog.contract.errors import RecordsDeleted
@@ -59,18 +59,24 @@ async def restore_endings(
     """
     places = [(Topic.GROUP_EVENTS, number) for number in range(partitions)]
     ends = await settled(connection, places, wait_s)
-    fold = _EndingsFold(history, marks_of(marks, partitions), 0 if marks is None else marks.step)
+    fold = EndingsFold(history, marks_of(marks, partitions), 0 if marks is None else marks.step)
     for place in places:
         check_event_marks(connection, place, ends[place], fold.marks[place[1]])
-    await asyncio.gather(*(fold.read_chunks(connection, number) for number in range(partitions)))
+    await asyncio.gather(*(_read_chunks(connection, fold, number) for number in range(partitions)))
+    fold.recalled()
     starts = {place: fold.marks[place[1]].events for place in places}
     async for events in read_between(connection, starts, ends):
         for event in events:
             fold.fold(event)
-    for (_, number), end in ends.items():
-        fold.endings[number].passed(end.stable)
-        fold.endings[number].close(fold.last_step)
+    fold.read({number: end.stable for (_, number), end in ends.items()})
     return Restored(fold.endings, fold.last_step or None)
+
+
+async def _read_chunks(connection: Connection, fold: EndingsFold, partition: int) -> None:
+    """All chunks of a partition. Raises RecordsDeleted."""
+    await read_chunks(connection, Topic.GROUP_EVENTS, partition, fold.marks[partition].chunk, fold.recall)
+    if fold.endings[partition].oldest != fold.marks[partition].oldest_chunk:
+        raise RecordsDeleted(f"{_name(connection, partition)} lacks a chunk of ended groups that it had")
 
 
 def marks_of(marks: Watermarks | None, partitions: int) -> tuple[PartitionMarks, ...]:
@@ -80,27 +86,32 @@ def marks_of(marks: Watermarks | None, partitions: int) -> tuple[PartitionMarks,
     return marks.partitions
 
 
-class _EndingsFold:
-    """Chunks from the newest back, then events in their order."""
+class EndingsFold:
+    """Pure: chunks from the newest back, then events in their order, each partition up to where it was `read`."""
 
-    def __init__(self, history: History, marks: tuple[PartitionMarks, ...], last_step: int) -> None:
+    def __init__(self, history: History, marks: Sequence[PartitionMarks], last_step: int) -> None:
         self._history, self.marks, self.last_step = history, marks, last_step
+        self._packed: dict[int, list[bytes]] = {number: [] for number in range(len(marks))}
         self.endings = {number: EndedGroups(next_seed=mark.seeds) for number, mark in enumerate(marks)}
 
-    async def read_chunks(self, connection: Connection, partition: int) -> None:
-        """All chunks of a partition. Raises RecordsDeleted."""
-        mark, endings, packed = self.marks[partition], self.endings[partition], list[bytes]()
+    def recall(self, event: Event) -> int | None:
+        """A chunk; where the one before lies."""
+        said = read_groups_ended(event)
+        self._packed[event.partition].append(said.ids)
+        self.endings[event.partition].recall_chunk(event.offset)
+        return said.before
 
-        def read(event: Event) -> int | None:
-            said = read_groups_ended(event)
-            packed.append(said.ids)
-            endings.recall_chunk(event.offset)
-            return said.before
+    def recalled(self) -> None:
+        """All chunks were read: their ids are taken in at once."""
+        for number, packed in self._packed.items():
+            self.endings[number].ids.fill(b"".join(packed))
+            packed.clear()
 
-        await read_chunks(connection, Topic.GROUP_EVENTS, partition, mark.chunk, read)
-        endings.ids.fill(b"".join(packed))
-        if mark.chunk is not None and endings.oldest != mark.oldest_chunk:
-            raise RecordsDeleted(f"{_name(connection, partition)} lacks a chunk of ended groups that it had")
+    def read(self, ends: Mapping[int, int]) -> None:
+        """All was folded, up to these ends."""
+        for number, endings in self.endings.items():
+            endings.passed(ends[number])
+            endings.close(self.last_step)
 
     def fold(self, event: Event) -> None:
         """Fold one event of `group-events`."""
