@@ -202,3 +202,11 @@ def test_a_cancelled_member_of_an_eval_group_is_none_of_ours() -> None:
     desk.say(rollout(0, size=2, kind=RunKind.EVAL))
     desk.cancel([1], kind=RunKind.EVAL)
     assert not desk.assembly.groups
+
+
+def test_a_wait_for_members_that_were_asked_again_goes_on_after_a_start() -> None:
+    """From when they were asked, not from the group's first record, which is read anew."""
+    desk = Desk()
+    desk.assembly.endings.expire("g", 0, 1, 7, at=desk.now + 5_000)
+    desk.say(rollout(1))
+    assert (desk.pending().tries, desk.pending().asked_at) == ({0: 1}, desk.now - 1 + 5_000)

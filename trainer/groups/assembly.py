@@ -96,7 +96,7 @@ class Assembly:
             )
             if (said := self.endings.said.get(group)) is not None:
                 for member, attempt in said.expired:
-                    found.expire(member, attempt, event.timestamp)
+                    found.expire(member, attempt, max(event.timestamp, said.asked_at))
                 if said.void_below is not None:
                     self._void[group] = said.void_below
         return found

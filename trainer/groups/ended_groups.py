@@ -22,12 +22,13 @@ CHUNK = 2048
 
 @dataclass(slots=True)
 class Remarks:
-    """What was said of a group that hasn't ended, from `offset` on: members and attempts that `expired`, and below
-    which offset of `rollouts` a final event that is void now had looked; None: there is none."""
+    """What was said of a group that hasn't ended, from `offset` on: members and attempts that `expired`, the last at
+    `asked_at`, and below which offset of `rollouts` a final event that is void now had looked; None: there is none."""
 
     offset: int
     expired: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     void_below: int | None = None
+    asked_at: int = 0
 
 
 @dataclass(slots=True)
@@ -70,10 +71,12 @@ class EndedGroups:
             ending = self.ending.setdefault(group, Ending(first))
             ending.step, ending.event = step, event
 
-    def expire(self, group: str, member: int, attempt: int, event: int) -> None:
-        """A `member.expired`, at or above the offset `event`."""
+    def expire(self, group: str, member: int, attempt: int, event: int, at: int = 0) -> None:
+        """A `member.expired`, at or above the offset `event`, said `at` that time."""
         if group not in self:
-            self.said.setdefault(group, Remarks(event)).expired.append((member, attempt))
+            said = self.said.setdefault(group, Remarks(event))
+            said.expired.append((member, attempt))
+            said.asked_at = max(said.asked_at, at)
 
     def void(self, group: str, as_of: int, event: int) -> None:
         """A final event of an abandoned timeline."""

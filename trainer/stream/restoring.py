@@ -124,7 +124,7 @@ class EndingsFold:
         if (known := known_event(event, len(self.marks))) is None:
             return
         if not isinstance(known, GroupFinal):
-            endings.expire(known.group, known.member, known.attempt, event.offset)
+            endings.expire(known.group, known.member, known.attempt, event.offset, event.timestamp)
         elif not self._history.is_live(known.timeline, known.step):
             endings.void(known.group, known.as_of, event.offset)
         else:
