@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from rolloutlog.consumers.buffer_shard import BufferShard
+from rolloutlog.consumers.empty_buffer import EmptyBuffer
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.blobs.blob_store import FOR_EVER, BlobStore, store_of
@@ -58,8 +59,12 @@ async def run_buffer(
         )
         if on_start is not None:
             on_start(loop)
-        with ended_by(stop, loop, blobs):
-            await loop.run(drain=drain)
+        watching = asyncio.create_task(EmptyBuffer(loop, settings.buffer).watch())
+        try:
+            with ended_by(stop, loop, blobs):
+                await loop.run(drain=drain)
+        finally:
+            watching.cancel()
     return loop
 
 

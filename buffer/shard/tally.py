@@ -8,6 +8,7 @@ a member seed that comes after its group's end isn't counted.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from rolloutlog.buffer.index.skip import Skip
@@ -53,6 +54,28 @@ class Tally:
         told = (name.rpartition(": ") for name in _under(numbers, SKIPPED))
         known = {(name, Skip(reason)) for name, _, reason in told if reason in _COUNTED}
         self.skipped = Counter({(name, skip): numbers[f"{SKIPPED}{name}: {skip}"] for name, skip in known})
+
+
+def why_empty(shards: Iterable[dict[str, int]], derivations: Collection[str]) -> str:
+    """Which rules left nothing to draw, from the numbers of shards, in one line."""
+    skips: dict[str, Counter[str]] = {name: Counter() for name in derivations}
+    kept = 0
+    for numbers in shards:
+        kept += numbers.get(CANDIDATES, 0)
+        for key, number in _under(numbers, SKIPPED).items():
+            name, _, reason = key.rpartition(": ")
+            if name in skips:
+                skips[name][reason] += number
+    said = [f"{name} skipped " + _listed(reasons) for name, reasons in skips.items() if reasons]
+    if kept:
+        said.append(
+            f"{kept} candidate(s) are kept that were drawn, refused, superseded or late, or whose reward is out"
+        )
+    return "; ".join(said) or "no rollout was folded that could be a source"
+
+
+def _listed(reasons: Counter[str]) -> str:
+    return ", ".join(f"{number} as {reason}" for reason, number in reasons.most_common())
 
 
 def by_kind(numbers: dict[str, int]) -> dict[str, dict[str, int]]:

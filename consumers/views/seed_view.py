@@ -7,12 +7,14 @@ shard counts and tells them. Leaves out: choosing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any
 
 from rolloutlog.buffer.derivations.protocol import type_name
 from rolloutlog.buffer.shard.rendering import rendered
+from rolloutlog.buffer.shard.tally import why_empty
 from rolloutlog.consumers.views.shard_view import shard_views
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.events.body import Resolved, body_of
@@ -36,8 +38,22 @@ from rolloutlog.kafka.source_log import source_of
 NOT_DRAWN = Draw(number=0, rollouts=0, seeds=0, group_events=0, settings="")
 
 
-async def candidate_rows(settings: Settings, derivation: str | None = None) -> AsyncGenerator[dict[str, Any]]:
-    """What the run could derive now, by partition and rank; `derivation` chooses by name or kind.
+@dataclass(slots=True)
+class Emptiness:
+    """Of the shards that were looked at, why nothing can be derived."""
+
+    shards: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
+    derivations: Collection[str] = ()
+
+    def __str__(self) -> str:
+        return why_empty(self.shards, self.derivations)
+
+
+async def candidate_rows(
+    settings: Settings, derivation: str | None = None, emptiness: Emptiness | None = None
+) -> AsyncGenerator[dict[str, Any]]:
+    """What the run could derive now, by partition and rank; `derivation` chooses by name or kind. `emptiness` learns
+    why there isn't more.
 
     Raises SettingsError for a derivation that the run doesn't have, or that isn't installed here.
     """
@@ -48,10 +64,13 @@ async def candidate_rows(settings: Settings, derivation: str | None = None) -> A
     wanted = {name for name, kind in known.items() if derivation in (None, name, kind)}
     if derivation is not None and not wanted:
         raise SettingsError(f"no derivation is called {derivation!r}; there are: {', '.join(known)}")
+    emptiness = emptiness or Emptiness()
+    emptiness.derivations = sorted(wanted)
     blobs = store_of(settings)
     source = source_of(connection, record)
     async with RunPayloads(connection, blobs, source) as payloads:
         async for shard in shard_views(connection, settings, source):
+            emptiness.shards.append(shard.fold.numbers())
             sources = shard.fold.pool.sources
             live = [one for one in shard.fold.pool.live if one.derivation in wanted]
             handles = {one.offset: sources[one.offset].row.handle(shard.fold.partition) for one in live}

@@ -1,7 +1,7 @@
 """`rolloutlog candidates` and `rolloutlog seeds list`: what could be derived, and what was emitted.
 
-Guarantees: both print the same facts (design/commands#facts); an empty answer says so. Leaves out: emitting, which the
-buffer service does.
+Guarantees: both print the same facts (design/commands#facts); an empty answer says so on stderr, and which rule emptied
+it. Leaves out: emitting, which the buffer service does.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ def candidates(
     as_json: AsJson = False,
 ) -> None:
     """Print what could be derived now, in the order in which draws rank it."""
-    from rolloutlog.consumers.views.seed_view import candidate_rows
+    from rolloutlog.consumers.views.seed_view import Emptiness, candidate_rows
 
-    rows = asyncio.run(_first(candidate_rows(with_broker(settings), derivation), limit))
-    _print(rows, as_json, "no candidate: nothing on the log can be resumed, or all of it was drawn")
+    why = Emptiness()
+    rows = asyncio.run(_first(candidate_rows(with_broker(settings), derivation, why), limit))
+    _print(rows, as_json, f"no candidate: {why}")
 
 
 def print_seeds(rows: list[dict[str, Any]]) -> None:
@@ -65,13 +66,13 @@ def print_seeds(rows: list[dict[str, Any]]) -> None:
 
 
 def _print(rows: list[dict[str, Any]], as_json: bool, none: str) -> None:
-    if as_json:
+    if not rows:
+        note(none)
+    elif as_json:
         for row in rows:
             print_json(row)
-    elif rows:
-        print_seeds(rows)
     else:
-        note(none)
+        print_seeds(rows)
 
 
 def _cells(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ from tests.kafka.test_faults import all_folded, folded, some_folded
 
 MODULE = "tests.consumers.service_process"
 SESSION_MS = 3000
-GROUP_S = 0.1
+GROUP_S = 0.3
 """So often a group comes."""
 
 
@@ -91,7 +91,7 @@ class Siege:
             stop.set()
             self._next_group, records = await living
             self._records += records
-            await all_folded(connection, crew, seconds=120)
+            await all_folded(connection, crew, seconds=300)
             assert crew.stop() == [0, 0, 0]
         await self._count()
 
