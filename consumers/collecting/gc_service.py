@@ -124,10 +124,9 @@ async def _planned(connection: Connection, settings: Settings, options: Options,
     for number in range(run.partitions):
         is_live = small.policies.history.is_live if point is None else partial(_is_fixed, small, point)
         reading = PartitionReading(connection, known, number, run.partitions, is_live)
-        needs = await shard_needs(await reading.index(), settings)
+        needs = _held("its seal can't be used") if number not in seals and f"{SEAL}{number}" in run.facts else []
         needs += _held("no trainer has closed a step") if marks is None else trainer_needs(marks, number)
-        if number not in seals and f"{SEAL}{number}" in run.facts:
-            needs += _held("its seal can't be used")
+        needs += await shard_needs(await reading.index(), settings)
         needs += pinned_needs(pins, number)
         partitions.append(PartitionSealing(reading, needs, seals.get(number)))
     if marks is not None and point is not None:
