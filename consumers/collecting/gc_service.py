@@ -22,7 +22,7 @@ from rolloutlog.consumers.collecting.collected import Collected, KeptFrom
 from rolloutlog.consumers.collecting.need import Need, kept_marks, lowest, pinned_needs, trainer_needs
 from rolloutlog.consumers.collecting.partition_sealing import PartitionSealing
 from rolloutlog.consumers.collecting.shard_needs import shard_needs
-from rolloutlog.contract.errors import NotFound
+from rolloutlog.contract.errors import Fenced, NotFound
 from rolloutlog.contract.events.audit_sealed import AuditSeal, audit_sealed
 from rolloutlog.contract.events.manifest_pinned import ManifestPin, manifest_pinned, read_pins
 from rolloutlog.contract.events.run import SEAL, closed_steps
@@ -34,6 +34,7 @@ from rolloutlog.contract.topics import COLLECTED, Topic
 from rolloutlog.kafka.client.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.client.deleting import delete_below
 from rolloutlog.kafka.read.ends import Ends, ends
+from rolloutlog.kafka.read.policy_log import read_policy_log
 from rolloutlog.kafka.read.reading import settled
 from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.kafka.write.transactions import TransactionalWriter
@@ -183,11 +184,24 @@ async def _repeated(
 
 
 async def _sealed(connection: Connection, writer: TransactionalWriter, plan: _Plan) -> Sequence[ManifestPin]:
-    """Write the seals in one transaction, then look which manifests are pinned by now: who pins one later finds the
-    seals, and is told."""
+    """Write the seals in one transaction, then look for resumes, and which manifests are pinned by now: who comes later
+    finds the seals, and is told."""
     new = [each.seal for each in plan.partitions if each.is_new and each.seal is not None]
     if new:
         async with writer.transaction() as transaction:
             await transaction.send_all([audit_sealed(seal, source=SOURCE, now=now_ms()) for seal in new])
         await settled(connection, [RUN], HIDDEN_S, least=max(one.offset for one in transaction.written) + 1)
+    await _look_for_resumes(connection, [each.seal for each in plan.partitions if each.seal is not None])
     return read_pins((await read_run(connection)).facts)[0]
+
+
+async def _look_for_resumes(connection: Connection, seals: Sequence[AuditSeal]) -> None:
+    """Delete nothing where a trainer went back meanwhile to before a seal."""
+    await settled(connection, [(Topic.POLICY_VERSIONS, 0)], HIDDEN_S)
+    history = (await read_policy_log(connection, allow_open=True)).history
+    for seal in seals:
+        if not history.is_live(seal.timeline, seal.step):
+            raise Fenced(
+                f"a trainer has gone back to before step {seal.step} of timeline {seal.timeline} while this ran: "
+                "nothing is deleted"
+            )

@@ -22,11 +22,12 @@ from rolloutlog.consumers.replaying.freezing import freeze
 from rolloutlog.consumers.replaying.horizons import Until
 from rolloutlog.consumers.replaying.replay_buffer import ReplayBuffer
 from rolloutlog.consumers.views.run_status import status
-from rolloutlog.contract.errors import Fenced, NotFound
+from rolloutlog.contract.errors import Fenced, NotFound, RecordsDeleted
 from rolloutlog.contract.events.group_events import final_event
 from rolloutlog.contract.events.run import fact
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.partitions import partition_of
+from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
@@ -34,6 +35,7 @@ from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.read.ends import ends
 from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.trainer.stream.group_stream import GroupStream
+from rolloutlog.trainer.stream.starting import Start
 from tests.cases.rollouts import sound
 from tests.producers.log import emit, seed_of
 from tests.producers.test_seed_leases import take, worker
@@ -307,3 +309,47 @@ async def test_a_new_worker_takes_what_is_open_after_a_collection(deriving: Log)
     async with worker(deriving.settings, "one") as first:
         (held,) = await take(first, 1)
     assert held.seed.group == "open"
+
+
+async def checkpoints(log: Log, *names: str) -> None:
+    """A group a step, each with a checkpoint."""
+    async with GroupStream(log.settings) as stream:
+        for name in names:
+            await write_groups(log, name)
+            batch = await anext(stream.batches())
+            await stream.trained(batch, publish=f"s3://{name}", checkpoint=f"file:///{name}")
+
+
+async def test_a_resume_reaches_the_checkpoints_that_were_kept_and_no_further(log: Log) -> None:
+    await checkpoints(log, *"abcde")
+    await run_buffer(log.settings, drain=True, options=SHORT)
+    found = await collected(log)
+    assert found.sealed == 8, "what the checkpoint after the fourth step needs is kept"
+    gone = "|".join(id_of(name) for name in "cd")
+    with pytest.raises(RecordsDeleted, match=f"up to step 4 of timeline 0.*({gone})"):
+        async with GroupStream(log.settings, Start(resume=Policy(0, 2))):
+            pass
+    assert (await audit(log.settings)).ok, "nothing of it was written"
+    async with GroupStream(log.settings, Start(resume=Policy(0, 4))) as stream:
+        assert [group.id for group in await anext(stream.batches())] == [id_of("e")]
+    after = await audit(log.settings)
+    assert (after.ok, after.sealed, after.counts.terms["pending"]) == (True, 8, 2)
+
+
+async def test_a_resume_while_it_is_collected_leaves_everything_where_it_is(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await checkpoints(log, *"abcde")
+    await run_buffer(log.settings, drain=True, options=SHORT)
+    plan = gc_service._planned
+
+    async def planned(*given: Any) -> Any:
+        found = await plan(*given)
+        async with GroupStream(log.settings, Start(resume=Policy(0, 2))):
+            return found
+
+    monkeypatch.setattr(gc_service, "_planned", planned)
+    with pytest.raises(Fenced, match="gone back to before step 4"):
+        await collect(log.settings)
+    assert await firsts(log) == [0, 0]
+    assert (await audit(log.settings)).ok is None

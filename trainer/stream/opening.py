@@ -35,6 +35,7 @@ from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.filters import GroupFilter
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.restoring import marks_of, read_rejected, restore_endings
+from rolloutlog.trainer.stream.sealed_records import check_seals
 from rolloutlog.trainer.stream.seed_reader import SeedReader
 from rolloutlog.trainer.stream.starting import Start, first_step, start_point
 
@@ -78,9 +79,13 @@ async def open_parts(
     history, count = policies.history, settings.topics.partitions
     origin = await start_point(start, settings, await read_run(connection), policies, now_ms())
     marks, known = marks_of(origin.marks, count), await ends(connection, [Topic.ROLLOUTS])
+    if origin.forked is not None:
+        await check_seals(connection, origin.forked)
     if origin.marks is not None and start.offsets is None:
         check_marks(connection, marks, known)
     await _write_first(connection, writer, policies, origin.first)
+    if origin.forked is not None:
+        await check_seals(connection, origin.forked)
     restored = await restore_endings(connection, history, origin.marks, count, wait_s=HIDDEN_S)
     lows = {number: mark.low for number, mark in enumerate(marks)} | {**(start.offsets or {})}
     rejected = await read_rejected(connection, lows, wait_s=HIDDEN_S)

@@ -51,10 +51,12 @@ class Start:
 
 @dataclass(slots=True, frozen=True)
 class StartPoint:
-    """From where a stream goes on: the newest live `marks`, None where no step left any, and what to write `first`."""
+    """From where a stream goes on: the newest live `marks`, None where no step left any, and what to write `first`;
+    `forked` is the history of a resume once that is written."""
 
     marks: Watermarks | None
     first: list[Outgoing]
+    forked: History | None = None
 
 
 async def start_point(start: Start, settings: Settings, run: RunRecord, policies: PolicyLog, now: int) -> StartPoint:
@@ -69,8 +71,9 @@ async def start_point(start: Start, settings: Settings, run: RunRecord, policies
     known = [*policies.checkpoints.values(), *closed_steps(run.facts)]
     if start.resume is not None:
         weights = await _resumed(start, settings.run_id, policies)
-        marks = newest_live(known, forked(history, weights.policy))
-        return StartPoint(marks, first + resumed_events(history, weights, marks, run=settings.run_id, now=now))
+        there = forked(history, weights.policy)
+        marks = newest_live(known, there)
+        return StartPoint(marks, first + resumed_events(history, weights, marks, run=settings.run_id, now=now), there)
     if start.timeline and not history.started and not history.imported:
         first += first_events(history, run=settings.run_id, now=now, uri=start.weights, digest=start.digest)
     return StartPoint(newest_live(known, history), first)
