@@ -227,6 +227,7 @@ class BatchReader:
         self._no_groups.over("a batch is there")
         self._starvation.progress(_clock())
         self._recorder.written = Discards()
+        self._parts.intake.rejections.clear()
         return lending.draw(picks, short=len(picks) < size, now=now_ms())
 
     async def _loaded(self, picks: list[Pick]) -> bool:
@@ -255,8 +256,9 @@ class BatchReader:
         ready = len(self._parts.sampler.pick(size, self._lending.step))
         limit = self._settings.trainer.starve_s
         written = self._recorder.written
-        written.add(self._parts.sampler.unwritten)
-        return starved(intake.assemblies, lags, seconds=limit, ready=ready, wanted=size, lost=str(written))
+        lost = Discards(written.dropped.copy(), written.expired.copy(), intake.rejections)
+        lost.add(self._parts.sampler.unwritten)
+        return starved(intake.assemblies, lags, seconds=limit, ready=ready, wanted=size, lost=str(lost))
 
 
 def _clock() -> float:

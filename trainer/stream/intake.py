@@ -11,6 +11,7 @@ are read again by handle when they are drawn. Leaves out: deciding and writing.
 from __future__ import annotations
 
 import logging
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -46,7 +47,7 @@ class Intake:
     """Assemblies by partition, fed from a tail. `changed` and `rejected_now` are for the caller to take and clear.
 
     `rejected_before` are records that a dead letter named when this was opened, and why. Without `payloads` every value
-    is read when it comes.
+    is read when it comes. `rejections` counts bad records by reason until the caller clears it.
     """
 
     tail: Tail
@@ -58,6 +59,8 @@ class Intake:
     rejected_before: Mapping[Handle, RejectReason] = field(default_factory=dict[Handle, RejectReason])
     changed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     rejected_now: list[tuple[Event, Rejected]] = field(default_factory=list[tuple[Event, Rejected]])
+    rejections: Counter[str] = field(default_factory=Counter[str])
+    _polled: deque[Event] = field(default_factory=deque[Event])
 
     @property
     def partitions(self) -> int:
@@ -76,16 +79,22 @@ class Intake:
         return groups >= self.budget.groups or self.payload_bytes >= max(self.budget.payload_bytes, 1)
 
     async def read(self, timeout_ms: int) -> int:
-        """Fold what arrived, waiting at most `timeout_ms` for the first; how many events that were."""
-        events = await self.tail.poll(timeout_ms)
-        held = self.payload_bytes
-        for event in events:
+        """Fold what arrived, waiting at most `timeout_ms` for the first; how many events that were.
+
+        What was polled and couldn't be folded, since reading a claim or a policy failed, is folded by the next call.
+        """
+        if not self._polled:
+            self._polled.extend(await self.tail.poll(timeout_ms))
+        count, held = len(self._polled), self.payload_bytes
+        while self._polled:
+            event = self._polled[0]
             kept = held < 2 * self.budget.payload_bytes
             held += len(event.value or b"") if kept else 0
             await self._fold(event, kept)
+            self._polled.popleft()
         for assembly in self.assemblies.values():
             self.changed.update((assembly.partition, pending.id) for pending in assembly.close_void())
-        return len(events)
+        return count
 
     async def position(self, partition: int) -> int:
         """Offset of the next record to come."""
@@ -116,6 +125,8 @@ class Intake:
             fact = await self._fact(event)
             if fact is not None and known is not None and doubts(fact, known):
                 await self.read_values([known])
+        if isinstance(fact, Bad):
+            self.rejections[str(fact.rejected.reason)] += 1
         pending = assembly.fold(event, fact, keep_payload=keep)
         if pending is not None:
             self.changed.add((event.partition, pending.id))
@@ -161,6 +172,7 @@ class Intake:
             case Arrived(rollout, record, payload):
                 pending.confirm(rollout, record, payload)
             case Bad(slot, rejected):
+                self.rejections[str(rejected.reason)] += 1
                 pending.disprove(slot, rejected)
             case _:
                 pending.disprove(fact.slot, None)
