@@ -112,6 +112,11 @@ def _body(name: str, reason: Reason, make: Callable[[Raw], Raw]) -> BadInput:
     return BadInput(name=name, found_in="value", ends="failed", build=build)
 
 
+def _digested(raw: Raw, body: bytes) -> Raw:
+    """Another value under the same headers, but for its digest."""
+    return replace(raw.but({"digest": digest_of(body).encode()}), value=body)
+
+
 def _columns(name: str, reason: Reason, **columns: Any) -> BadInput:
     """A record with other columns, which a producer would refuse to write."""
     rollout = sound(group_of(name), BAD_MEMBER)
@@ -243,6 +248,10 @@ BAD_INPUTS: tuple[BadInput, ...] = (
     _body("truncated-safetensors", Reason.TRUNCATED, lambda raw: raw.holding((raw.value or b"")[:-9])),
     _body("digest-mismatch", Reason.DIGEST, lambda raw: replace(raw, value=(raw.value or b"")[:-1] + b"?")),
     _body("reward-header-disagrees", Reason.INCONSISTENT, lambda raw: raw.but({"reward": b"0.25"})),
+    _body("oldest-policy-header-disagrees", Reason.INCONSISTENT, lambda raw: raw.but({"oldest_policy": b"0:1"})),
+    _body("newest-policy-header-disagrees", Reason.INCONSISTENT, lambda raw: raw.but({"newest_policy": b"0:0"})),
+    _body("tokens-header-disagrees", Reason.INCONSISTENT, lambda raw: raw.but({"tokens": b"1000000"})),
+    _body("truncated-behind-good-headers", Reason.TRUNCATED, lambda raw: _digested(raw, (raw.value or b"")[:-9])),
     _columns("fewer-logprobs-than-ids", Reason.LENGTHS, logprobs=_TRAJECTORY.logprobs[:-1]),
     _columns("fewer-ids-than-mask", Reason.LENGTHS, token_ids=_TRAJECTORY.token_ids[:-1]),
     _columns("nodes-count-more-tokens", Reason.LENGTHS, nodes=[(-1, 3, 0, 0, 0), (0, 9, 4, 2, 0)]),

@@ -12,7 +12,6 @@ from operator import attrgetter
 from struct import Struct
 from struct import error as DoesNotFit  # noqa: N812
 
-from rolloutlog.buffer.group.group import Shape
 from rolloutlog.buffer.group.member import Record
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.handles import Handle
@@ -24,6 +23,7 @@ from rolloutlog.trainer.groups.announced import Announced
 _ROW = Struct("<HIqIqdIIIIQ32s")
 """Member, attempt, offset, size, timestamp, reward, oldest and newest policy, tokens, digest."""
 _SHARED = attrgetter(*(name for name in Slot.__slots__ if name not in ("member", "attempt")))
+_SHAPE = attrgetter("group_size", "needed", "kind", "origin_seed")
 
 
 @dataclass(slots=True)
@@ -34,10 +34,9 @@ class PackedMembers:
     _rows: bytearray = field(default_factory=bytearray)
     _events: dict[int, Event] | None = None
 
-    @property
-    def shape(self) -> Shape:
-        """What the members agree on."""
-        return Shape.of(self.slot)
+    def agrees_on(self, slot: Slot) -> bool:
+        """True for a slot of the same shape as theirs."""
+        return _SHAPE(slot) == _SHAPE(self.slot)
 
     def take(self, fact: Announced) -> bool:
         """True if it was packed."""

@@ -141,7 +141,7 @@ class PendingGroup:
         """True where a record can be taken by its headers, and be taken back: nothing else was said of its member, and
         it agrees with the others."""
         if self._packed is not None:
-            return not self._complete >> slot.member & 1 and Shape.of(slot) == self._packed.shape
+            return not self._complete >> slot.member & 1 and self._packed.agrees_on(slot)
         member = self.group.members.get(slot.member)
         fresh = member is None or not (member.seen or member.notes or member.rejected >= slot.attempt)
         return fresh and self.group.shape in (None, Shape.of(slot))

@@ -128,8 +128,8 @@ def _ages(members: Sequence[MemberTokens], versions: I64, known: Bools, abandone
     each = Each.of(counts)
     oldest = each.reduced(np.minimum, np.where(known, versions, NEVER), NEVER)
     newest = each.reduced(np.maximum, versions, UNKNOWN_VERSION)
-    all_known = each.reduced(np.logical_and, known, True)
-    any_abandoned = each.reduced(np.logical_or, abandoned, False)
+    all_known = [True] * len(counts) if known.all() else each.reduced(np.logical_and, known, True)
+    any_abandoned = each.reduced(np.logical_or, abandoned, False) if abandoned.any() else [False] * len(counts)
     return [
         _Age(n, None if old == NEVER else old, None if new == UNKNOWN_VERSION else new, knows, left)
         for n, old, new, knows, left in zip(counts, oldest, newest, all_known, any_abandoned, strict=True)
