@@ -18,7 +18,7 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
 from rolloutlog.buffer.sources.packed_row import like_row, shared_facts, unpacked_places
 from rolloutlog.buffer.sources.selection import in_band, skip_of
-from rolloutlog.buffer.sources.source_rule import Places, SourceRule
+from rolloutlog.buffer.sources.source_rule import SourceRule
 from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.settings import BufferSettings
 
@@ -61,10 +61,17 @@ class Screening:
         """The source that a record is, unless the derivations find nothing in it, which is counted in `skips`."""
         kind = self._kind_of(row)
         places = places_of(row.packed)
-        counts = tuple(
-            self._counted(row, places, rule, skip, skips) for rule, skip in zip(self._rules, kind.skips, strict=True)
-        )
-        return SourceRecord.of(row, kind.like, self._same(counts)) if any(counts) else None
+        counts = [0] * len(self._rules)
+        for place, skip in enumerate(kind.skips):
+            rule = self._rules[place]
+            found = skip or rule.count(places, row.snapshots)
+            if isinstance(found, Skip):
+                skips[rule.settings.name, found] += 1
+                continue
+            counts[place] = found
+            if row.reward is not None and not in_band(row.reward, rule.settings.select):
+                skips[rule.settings.name, Skip.SOURCE_REWARD] += 1  # it keeps its places: a later reward may fit
+        return SourceRecord.of(row, kind.like, self._same(tuple(counts))) if any(counts) else None
 
     def _kind_of(self, row: RolloutRow) -> _Kind:
         facts = shared_facts(row)
@@ -80,16 +87,6 @@ class Screening:
         if len(self._tuples) >= MOST_KINDS:
             self._tuples.clear()
         return self._tuples.setdefault(numbers, numbers)
-
-    def _counted(self, row: RolloutRow, places: Places, rule: SourceRule, skip: Skip | None, skips: Skips) -> int:
-        found = skip or rule.points(places, row.snapshots)
-        own = rule.settings
-        if isinstance(found, Skip):
-            skips[own.name, found] += 1
-            return 0
-        if row.reward is not None and not in_band(row.reward, own.select):
-            skips[own.name, Skip.SOURCE_REWARD] += 1  # it keeps its places: a later reward may lie in the band
-        return rule.count(found)
 
     def candidates(self, source: SourceRecord) -> list[Candidate]:
         """Those that are left of a source, in their order."""

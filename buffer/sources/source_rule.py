@@ -41,7 +41,12 @@ class SourceRule:
             return Skip.REJECTED
 
     def _points(self, places: Places, snapshots: Sequence[int] | None) -> list[AnchorPoint] | Skip:
-        taken = [(kind, numbers) for kind, numbers in places.items() if self._takes(kind, numbers)]
+        known = self._taken
+        taken = [
+            (kind, numbers)
+            for kind, numbers in places.items()
+            if (known[kind] if kind in known else self._takes(kind, numbers))
+        ]
         if not taken:
             return Skip.NO_SEED
         points = [AnchorPoint(kind, *at) for kind, some in taken for at in zip(some[::2], some[1::2], strict=True)]
@@ -54,14 +59,18 @@ class SourceRule:
         return points or Skip.OVERLONG
 
     def _takes(self, kind: str, numbers: Sequence[int]) -> bool:
-        if (known := self._taken.get(kind)) is None:
-            known = self._taken[kind] = self.derive.takes(AnchorPoint(kind, numbers[0], numbers[1]))
-        return known
+        self._taken[kind] = taken = self.derive.takes(AnchorPoint(kind, numbers[0], numbers[1]))
+        return taken
 
-    def count(self, points: Sequence[AnchorPoint]) -> int:
-        """How many of them are candidates: one a node, and no more than are drawn from."""
-        count = 1 if len(points) == 1 else len({point.node for point in points})
-        return count if self._most_anchors is None else min(count, self._most_anchors)
+    def count(self, places: Places, snapshots: Sequence[int] | None) -> int | Skip:
+        """How many candidates it finds: one a node, and no more than are drawn from."""
+        points = self.points(places, snapshots)
+        if isinstance(points, Skip):
+            return points
+        if (most := self._most_anchors) == 1:
+            return 1
+        count = len({point.node for point in points})
+        return count if most is None else min(count, most)
 
     def chosen(self, points: Sequence[AnchorPoint], salt: str, rollout: str) -> list[AnchorPoint]:
         """Those that are: the first of each node, since a seed names its node alone, so two would be one seed

@@ -132,6 +132,7 @@ class TestChunks:
         assert chunks.due(0, 4 * DAY, retention_ms=9 * DAY) is None
         again = chunks.due(0, 4 * DAY, retention_ms=8 * DAY)
         assert again == ChunkRow(0, 20, bytes(ID_BYTES), 3, 4 * DAY)
+        assert again is not None
         assert again.key == chunk(0, None, 0).key
         assert chunks.due(0, 4 * DAY, retention_ms=8 * DAY) is None, "one is on its way"
         chunks.placed(again, 30)
