@@ -279,11 +279,14 @@ def test_settings_that_could_never_mask_are_refused(token: int) -> None:
         Staleness(max_staleness=1, max_token_staleness=0)
 
 
-def naive(steps: list[int], semantic: list[bool] | None, step: int, rule: Rule) -> tuple[Verdict, list[int]]:
-    """The rule token by token, as one would write it down."""
-    kept = [True] * len(steps) if semantic is None else semantic
+def naive(
+    steps: list[int], semantic: list[bool] | None, own: list[bool], step: int, rule: Rule
+) -> tuple[Verdict, list[int]]:
+    """The rule token by token, as one would write it down; `own` are those of agents that train."""
+    kept = [o and (semantic is None or semantic[i]) for i, o in enumerate(own)]
+    ages = [step - v - 1 for v, o in zip(steps, own, strict=True) if o]
     nothing = [0] * len(steps)
-    if steps and rule.sequence is not None and step - min(steps) - 1 >= rule.sequence:
+    if ages and rule.sequence is not None and max(ages) >= rule.sequence:
         return Verdict.EXPIRED, nothing
     fresh = [rule.token is None or step - v - 1 < rule.token for v in steps]
     mask = [int(k and f) for k, f in zip(kept, fresh, strict=True)]
@@ -302,10 +305,16 @@ def test_runs_and_arrays_agree_with_the_rule_token_by_token(
     data: st.DataObject, steps: list[int], step: int, sequence: int | None, token: int | None
 ) -> None:
     """An oracle with one Python loop per token (decisions/staleness#56 to #61)."""
-    semantic = data.draw(st.none() | st.lists(st.booleans(), min_size=len(steps), max_size=len(steps)))
+    flags = st.lists(st.booleans(), min_size=len(steps), max_size=len(steps))
+    semantic, own = data.draw(st.none() | flags), data.draw(st.just([True] * len(steps)) | flags)
     rule = Rule(sequence=sequence, token=token)
-    said = judged(steps, step, rule, semantic)
-    assert (said.verdict, mask(said)) == naive(steps, semantic, step, rule)
+    kept = [o and (semantic is None or semantic[i]) for i, o in enumerate(own)]
+    # a run ends where the policy changes, or the agent: runs of an agent that doesn't train are timeline 1 here
+    member = tokens([(0 if o else 1, v) for v, o in zip(steps, own, strict=True)], [int(k) for k in kept])
+    runs = Runs(np.zeros_like(member.runs.timelines), member.runs.versions, member.runs.lengths)
+    member = replace(member, runs=runs, judged=member.runs.timelines == 0)
+    said = judge([member], step, history(), rule).members[0]
+    assert (said.verdict, mask(said)) == naive(steps, semantic, own, step, rule)
 
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=4), st.integers(1, 12))
