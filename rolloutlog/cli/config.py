@@ -30,15 +30,16 @@ def show(
     values = loaded.settings.model_dump(mode="json")
     names = list(leaves(values))
     if as_json:
-        origins = {name: _origin(name, loaded.origins) for name in names}
+        origins = {name: origin_of(name, loaded.origins) for name in names}
         print_json({"settings": values, "origins": origins, "digest": loaded.settings.digest})
         return
-    rows = [(n, _origin(n, loaded.origins), text) for n in names for text in _lines(_at(values, n))]
+    rows = [(n, origin_of(n, loaded.origins), text) for n in names for text in _lines(_at(values, n))]
     print_table(None, ("setting", "origin", "value"), rows)
 
 
-def _origin(name: str, origins: dict[str, str]) -> str:
-    return origins.get(name, "default")
+def origin_of(name: str, origins: dict[str, str]) -> str:
+    """Where a value comes from. A word that stands for a type with its defaults is the origin of the type."""
+    return origins.get(name) or origins.get(name.removesuffix(".type"), "default")
 
 
 def _lines(value: Any) -> list[str]:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rolloutlog.cli.config import origin_of
 from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.errors import BrokerUnreachable, SettingsError
-from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.settings import RerollMembers, Settings
 from rolloutlog.settings_sources import load
 
 
@@ -54,6 +55,19 @@ def test_none_unsets_an_optional_setting(source: str, monkeypatch: pytest.Monkey
     made = load(flags).settings
     assert (made.blobs, made.run, made.trainer.staleness.max_staleness) == (None, None, None)
     assert made.trainer.open_bound is None
+
+
+def test_a_word_for_a_type_with_its_defaults_may_be_a_variable_and_keeps_its_origin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where settings come in several types; a table goes into the whole value's variable, as JSON."""
+    monkeypatch.setenv("ROLLOUTLOG_TRAINER__ORDER", "arrival")
+    monkeypatch.setenv("ROLLOUTLOG_TRAINER__STALENESS__ON_EXPIRE", '{"type": "reroll-members", "tries": 2}')
+    loaded = load({})
+    assert loaded.settings.trainer.order.type == "arrival"
+    assert loaded.settings.trainer.staleness.expiry == RerollMembers(tries=2)
+    assert origin_of("trainer.order.type", loaded.origins) == "ROLLOUTLOG_TRAINER__ORDER"
+    assert origin_of("trainer.straggler.type", loaded.origins) == "default"
 
 
 def test_an_unknown_variable_is_refused_with_the_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
