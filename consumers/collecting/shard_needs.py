@@ -46,7 +46,7 @@ def _of_fold(fold: Fold) -> Iterator[Need]:
     own = next((place for place in fold.pool.sources if place >= 0), None)  # others lie in another namespace
     if own is not None:
         yield Need(Topic.ROLLOUTS, own, "the oldest source in the buffer")
-    for name, opened in fold.groups.opened.items():
+    for name, opened in (fold.own_groups or fold.groups).opened.items():
         for offset in _records(opened):
             yield Need(Topic.ROLLOUTS, offset, f"the open group {name}")
         for emitted in opened.seeds.values():

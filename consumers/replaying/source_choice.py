@@ -10,8 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from rolloutlog.buffer.offline.manifest import MANIFEST, Manifest
+from rolloutlog.consumers.replaying.pinning import pin_manifest
 from rolloutlog.contract.errors import ManifestInvalid, RecordsDeleted, RunMismatch, SettingsError
 from rolloutlog.contract.events.declared_source import DeclaredSource
+from rolloutlog.contract.events.manifest_pinned import ManifestPin
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import connect
@@ -30,7 +32,7 @@ def read_manifest(path: Path) -> tuple[Manifest, bytes]:
 
 
 async def choose_source(settings: Settings, path: Path) -> DeclaredSource:
-    """What a run of these settings draws on, by a manifest.
+    """What a run of these settings draws on, by a manifest, whose pin holds all of it from now on.
 
     Raises ManifestInvalid, SettingsError, RunMismatch, NotFound, RecordsDeleted, NotAllowed.
     """
@@ -54,10 +56,13 @@ async def choose_source(settings: Settings, path: Path) -> DeclaredSource:
                 f"[{found.first}, {found.stable}): some were deleted, or the topic was made anew",
                 "freeze it again (`rolloutlog replay --format manifest`)",
             )
-    return DeclaredSource(
+    source = DeclaredSource(
         namespace=manifest.namespace,
         manifest=sha256(text).hexdigest(),
         begins=[min(begin, stop) for begin, stop in zip(manifest.begins, stops, strict=True)],
         ends=stops,
         blobs=run.blobs,
     )
+    held = {str(number): begin for number, begin in enumerate(source.begins) if begin < stops[number]}
+    await pin_manifest(connection, ManifestPin(manifest=source.manifest, rollouts=held))
+    return source

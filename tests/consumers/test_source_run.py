@@ -31,6 +31,7 @@ from rolloutlog.consumers.retrying.retry_service import retry
 from rolloutlog.consumers.views.run_status import status
 from rolloutlog.consumers.views.seed_view import candidate_rows
 from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch, SettingsError
+from rolloutlog.contract.events.manifest_pinned import read_pins
 from rolloutlog.contract.events.run import source_declared
 from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.handles import Handle
@@ -166,6 +167,9 @@ async def test_a_source_is_declared_with_the_run_or_never(settings: Settings, ne
     source = await choose_source(new, manifest)
     connection = await drawing(new, manifest)
     assert (await declare(connection, new, source)).source == source
+    pins, _ = read_pins((await read_run(await connect(settings))).facts)
+    held = {pin.manifest: pin.lowest for pin in pins}[source.manifest]
+    assert held == {number: 0 for number, end in enumerate(source.ends) if end}, "no collection there takes any of it"
     assert (await declare(connection, new)).source == source, "a later `topics create` needn't name it"
     with pytest.raises(RunMismatch, match=r"draws on a source with ends"):
         await declare(connection, new, source.model_copy(update={"ends": [end + 1 for end in source.ends]}))
@@ -220,6 +224,10 @@ async def test_a_source_that_is_gone_after_it_was_folded_is_passed_over(
     connection = await drawing(new, await frozen(settings, tmp_path / "old"))
     await drain(new)
     folder = await frozen(new, tmp_path / "new")
+    again = await frozen(new, tmp_path / "again")
+    assert [path.read_bytes() for path in sorted(again.iterdir())] == [
+        path.read_bytes() for path in sorted(folder.iterdir())
+    ], "the same cut gives the same bytes"
     with ReplayBuffer.open(folder, new) as buffer:
         item = await asyncio.to_thread(buffer.__getitem__, 0)
         assert item.candidate.handle.namespace == settings.namespace

@@ -69,10 +69,11 @@ def acls(namespace: str, source: str | None = None) -> list[Right]:
 
 
 def _on_source(names: Names) -> Iterator[Right]:
-    """What a run needs on its source: whoever folds or renders reads its rollouts, and who declares it looks at it."""
+    """What a run needs on its source: whoever folds or renders reads its rollouts, and who declares it looks at it
+    and holds it."""
     for role in (Role.OPERATOR, Role.BUFFER, Role.REPLAY, Role.PEOPLE):
         yield Right(role, TOPIC, names.topic(Topic.ROLLOUTS), "literal", (READ,))
-    yield Right(Role.OPERATOR, TOPIC, names.topic(Topic.RUN), "literal", (READ,))
+    yield Right(Role.OPERATOR, TOPIC, names.topic(Topic.RUN), "literal", (READ, WRITE))
 
 
 def rights_of(names: Names, role: Role) -> list[Right]:
