@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rolloutlog.cli.groups import Step
+from rolloutlog.cli.metrics_port import Metrics, exposed
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import line, note, number_of, print_json
 from rolloutlog.cli.screen.table import numbers_text
 from rolloutlog.cli.serving import serve
+from rolloutlog.cli.step_metrics import count_step
 from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
@@ -39,6 +41,9 @@ def run(
     step: Step = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="End after so many steps.")] = None,
     drain: Annotated[bool, typer.Option("--drain", help="End at the end that the log has now.")] = False,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", min=1, max=65535, help="Numbers over HTTP, for Prometheus.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw whole groups, mask stale tokens, and record what was trained, step by step."""
@@ -56,9 +61,19 @@ def run(
         aside = {"dropped": sum(report.dropped.values()), "expired": report.expired}
         note(f"step {numbers_text(report.steps)}: {what}{''.join(f', {n} {said}' for said, n in aside.items() if n)}")
 
-    reachable, on_step = with_broker(settings), None if as_json else show_step
+    reachable, metrics = with_broker(settings), Metrics()
+
+    def on_step(report: StepReport) -> None:
+        count_step(metrics, report)
+        if not as_json:
+            show_step(report)
+
     serve(
-        lambda stop: run_dispatch(reachable, step=step, steps=steps, drain=drain, on_step=on_step, stop=stop),
+        lambda stop: exposed(
+            metrics_port,
+            metrics,
+            run_dispatch(reachable, step=step, steps=steps, drain=drain, on_step=on_step, stop=stop),
+        ),
         lambda done: _print_totals(asdict(done), as_json),
     )
 

@@ -163,9 +163,16 @@ class Schedule:
         made.trajectory.segments[:, 0], made.trajectory.segments[:, 1] = current.timeline, current.version
         self.log.say(ended(made, Status.ABORTED) if aborted else made)
 
+    def whole(self, number: int) -> None:
+        for member in range(SIZE):
+            self.arrive(number, member)
+
     def step(self, *, checkpoint: bool = False, ahead: bool = False, answered: bool = True) -> None:
         batch = self.ahead or self.trainer.draw()
         self.ahead = self.trainer.draw() if ahead and batch else None
+        if ahead:  # meanwhile others are read, and judged for a later step
+            self.whole(3 * (len(self.log.rollouts) % 4))
+            self.trainer.read()
         if batch is not None:
             self.trainer.tell(batch, checkpoint=checkpoint, answered=answered)
             self.check_marks()
@@ -248,8 +255,7 @@ def test_a_trainer_from_watermarks_goes_on_as_one_that_reads_everything(
                 case "arrive", [int(number), int(member), bool(aborted)]:
                     schedule.arrive(number, member, aborted=aborted)
                 case "whole", [int(number)]:
-                    for member in range(SIZE):
-                        schedule.arrive(number, member)
+                    schedule.whole(number)
                 case "read", [int(count)]:
                     schedule.trainer.read(count)
                 case "step", [bool(checkpoint), bool(ahead), bool(answered)]:
