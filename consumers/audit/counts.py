@@ -1,7 +1,7 @@
 """How many records count under each term of the accounting identity.
 
-Guarantees: `accounted` is the sum of all terms, so an identity that doesn't hold shows; what is read of a seal has the
-terms that there are, and no negative number. Leaves out: which term a record counts under (`term`).
+Guarantees: `accounted` is the sum of all terms, so an identity that doesn't hold shows. Leaves out: which term a record
+counts under (`group_account`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args
 
-SIMPLE = ("rejected", "eval", "trained", "baseline", "expired", "failed", "cancelled", "pending")
-SUPERSEDED = ("duplicate", "attempt", "late", "surplus")
+from rolloutlog.contract.events.audit_sealed import SupersededBy, TermName
+
+SIMPLE: tuple[str, ...] = get_args(TermName)
+SUPERSEDED: tuple[str, ...] = get_args(SupersededBy)
 
 
 class Term(NamedTuple):
@@ -61,7 +63,7 @@ class Counts:
         }
 
     @classmethod
-    def of(cls, terms: Mapping[str, int], superseded: Mapping[str, int], dropped: Mapping[str, int]) -> Counts:
+    def of(cls, terms: Mapping[Any, int], superseded: Mapping[Any, int], dropped: Mapping[Any, int]) -> Counts:
         """The counts that a seal holds."""
         found = cls(0, Counter(terms), Counter(superseded), Counter(dropped))
         found.produced = found.accounted

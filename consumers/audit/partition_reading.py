@@ -7,6 +7,7 @@ end, and memory is that of what is open. Rows are looked at again only where a r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.loop.index_reader import Index, read_index
 from rolloutlog.kafka.read.ends import Ends
 from rolloutlog.kafka.read.reading import read_to_end
+
+log = logging.getLogger(__name__)
 
 IsLive = Callable[[int, int], bool]
 """Whether an event of (timeline, step) counts."""
@@ -58,7 +61,15 @@ class PartitionReading:
 
     async def begin(self, small: SmallTopics, seal: AuditSeal | None, at: int = 0) -> PartitionLedger:
         """A ledger that goes on from a seal, and seals `at` an offset. Raises IndexMismatch."""
-        first = max(self.known[Topic.ROLLOUTS, self.partition].first, 0 if seal is None else seal.rollouts)
+        begins, sealed = self.known[Topic.ROLLOUTS, self.partition].first, 0 if seal is None else seal.rollouts
+        if begins > sealed:
+            log.warning(
+                "rollouts/%d begins at offset %d: those from %d on were deleted uncounted",
+                self.partition,
+                begins,
+                sealed,
+            )
+        first = max(begins, sealed)
         rejected = small.rejected[Topic.ROLLOUTS, self.partition]
         ledger = PartitionLedger(self.partition, first, rejected, await self.indexed(), at)
         if seal is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
 from rolloutlog.buffer.group.group import Shape
 from rolloutlog.consumers.audit.counts import Counts
@@ -60,6 +61,11 @@ def seal_of(
     counts.add(ledger.sealed)
     violations += [found for found in ledger.violations if _is_below(found, ledger.seal)]
     violations += repeated
+    terms: dict[str, Any] = {
+        "terms": dict(counts.terms),
+        "superseded": dict(counts.superseded),
+        "dropped": dict(counts.dropped),
+    }
     return AuditSeal(
         partition=ledger.partition,
         partitions=len(marks.partitions),
@@ -67,11 +73,9 @@ def seal_of(
         seeds=seeds,
         timeline=marks.timeline,
         step=marks.step,
-        terms=dict(counts.terms),
-        superseded=dict(counts.superseded),
-        dropped=dict(counts.dropped),
         groups=[_sealed_group(group, carried) for group, carried in ledger.carried.items()],
         violations=[SealedViolation(**asdict(found)) for found in violations],
+        **terms,
     )
 
 

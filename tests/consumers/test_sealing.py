@@ -66,10 +66,10 @@ lives = st.lists(
 
 
 def folded(
-    first: int, rollouts: Sequence[Outgoing], said: Sequence[GroupEvent], rejected: frozenset[int], **given: int
+    first: int, rollouts: Sequence[Outgoing], said: Sequence[GroupEvent], rejected: frozenset[int], seal: int = 0
 ) -> PartitionLedger:
     """A ledger before its end."""
-    ledger = PartitionLedger(0, first, rejected, **given)
+    ledger = PartitionLedger(0, first, rejected, seal=seal)
     return fill(ledger, rollouts, said)
 
 
@@ -158,6 +158,8 @@ SOUND = AuditSeal(partition=0, partitions=1, rollouts=3, seeds=0, timeline=0, st
     [
         ({"terms": {"trained": -3}}, "greater than or equal to 0"),
         ({"terms": {"trained": "3"}}, "integer"),
+        ({"terms": {"lost": 3}}, "'trained'"),
+        ({"dropped": {"lost": 3}}, "no-token"),
         ({"rollouts": None}, "integer"),
         ({"partitions": 6}, "of partition 0 of 6"),
         ({"partition": 4}, "of partition 4 of 1"),

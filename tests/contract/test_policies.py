@@ -106,3 +106,18 @@ def test_a_loop_of_parents_on_a_broken_log_ends() -> None:
 
 def test_a_policy_is_written_as_it_is_read() -> None:
     assert Policy.parse(str(Policy(2, 17))) == Policy(2, 17)
+
+
+@pytest.mark.parametrize(
+    ("past", "point", "event", "fixed"),
+    [
+        (RESUMED, Policy(1, 12), (1, 12), True), (RESUMED, Policy(1, 12), (1, 13), False),
+        (RESUMED, Policy(1, 12), (0, 10), True), (RESUMED, Policy(1, 12), (0, 11), False),
+        (RESUMED, Policy(0, 8), (0, 8), True), (RESUMED, Policy(0, 8), (0, 9), False),
+        (RESUMED, Policy(0, 8), (1, 8), False), (BACK_FURTHER, Policy(0, 6), (1, 10), False),
+    ],
+)  # fmt: skip
+def test_what_lies_at_or_below_a_point_stays_live_however_far_a_trainer_goes_back_to_it(
+    past: History, point: Policy, event: tuple[int, int], fixed: bool
+) -> None:
+    assert past.is_live_at(*event, point) is fixed

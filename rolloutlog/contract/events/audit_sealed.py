@@ -1,14 +1,14 @@
 """`audit.sealed` of `run`: the counts of what may be deleted, so that the audit goes on from there (design/log#seals).
 
-Guarantees: cumulative, one key a partition; what is read names a known status, has no negative count, and is of its
-key's partition and of the run's number of partitions. Leaves out: counting (`rolloutlog.consumers.audit`), and deleting
-(`rolloutlog.consumers.collecting`).
+Guarantees: cumulative, one key a partition; what is read has the terms that there are, no negative count, and is of
+its key's partition and of the run's number of partitions. Leaves out: counting (`rolloutlog.consumers.audit`), and
+deleting (`rolloutlog.consumers.collecting`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,9 +17,12 @@ from rolloutlog.contract.events.group_events import Member, Size
 from rolloutlog.contract.events.run import SEAL, fact
 from rolloutlog.contract.numbers import Counted
 from rolloutlog.contract.policies import PolicyNumber
-from rolloutlog.contract.vocabulary import EventType, RunKind, Status
+from rolloutlog.contract.vocabulary import DropReason, EventType, RunKind, Status
 from rolloutlog.contract.wire.rejection import problem_of
 
+TermName = Literal["rejected", "eval", "trained", "baseline", "expired", "failed", "cancelled", "pending"]
+SupersededBy = Literal["duplicate", "attempt", "late", "surplus"]
+"""Terms of the accounting that have no reason, and the reasons of superseded ones; a dropped group's are its own."""
 Attempt = Annotated[int, Field(ge=1, strict=True)]
 
 
@@ -67,9 +70,9 @@ class AuditSeal(_Part):
     seeds: Counted
     timeline: PolicyNumber
     step: Counted
-    terms: dict[str, Counted] = Field(default_factory=dict[str, int])
-    superseded: dict[str, Counted] = Field(default_factory=dict[str, int])
-    dropped: dict[str, Counted] = Field(default_factory=dict[str, int])
+    terms: dict[TermName, Counted] = Field(default_factory=dict[TermName, int])
+    superseded: dict[SupersededBy, Counted] = Field(default_factory=dict[SupersededBy, int])
+    dropped: dict[DropReason, Counted] = Field(default_factory=dict[DropReason, int])
     groups: list[SealedGroup] = Field(default_factory=list[SealedGroup])
     violations: list[SealedViolation] = Field(default_factory=list[SealedViolation])
 
