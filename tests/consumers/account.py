@@ -13,7 +13,7 @@ import orjson
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode
-from rolloutlog.buffer.index.rows import Row, StateRow, WantedRow
+from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, Row, StateRow, WantedRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.buffer.sources.candidates import Candidate
@@ -49,7 +49,7 @@ class PartitionAccount:
     @property
     def event_rows(self) -> list[Row]:
         """Those of an event, whose key is theirs alone."""
-        return [row for row in self.rows if not isinstance(row, StateRow | WantedRow)]
+        return [row for row in self.rows if not isinstance(row, CarriedRow | ChunkRow | StateRow | WantedRow)]
 
     @property
     def seeds(self) -> list[Seed]:
