@@ -1,7 +1,7 @@
-"""A training loop in a process of its own, for signals: `python sync_trainer_process.py MOMENT SETTINGS`.
+"""A training loop in a process of its own, for signals: `python sync_trainer_process.py MOMENT SETTINGS [SECONDS]`.
 
-MOMENT is where it says so on stdout and stays for long: `waiting` for a batch that doesn't come, `training` one, or
-`telling` over and over.
+MOMENT is where it says so on stdout and stays: `waiting` for a batch that doesn't come, `training` one for a minute or
+SECONDS, or `telling` over and over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
         for number, batch in enumerate(stream):
             if moment == "training":
                 say(moment)
-                time.sleep(60)
+                time.sleep(float(sys.argv[3]) if sys.argv[3:] else 60)
             if moment == "telling":
                 say(moment)
             batch.trained()
