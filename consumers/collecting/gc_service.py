@@ -3,7 +3,7 @@
 Guarantees: nothing is deleted that isn't sealed, and nothing at or above what a checkpoint, a step, an open group, a
 source, a row or a pinned manifest needs; a crash between seal and deletion is made good by the next run; a newer
 collection fences an older one before it has sealed. Leaves out: `group-events`, which say for ever which groups ended,
-and the topics that are small.
+the topics that are small, and bodies in a blob store.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def unpin(settings: Settings, digest: str) -> str:
 
 @dataclass(slots=True, frozen=True)
 class _Plan:
-    """What can be sealed by partition, and by what records are held; `point` is what a trainer may go back to."""
+    """What can be sealed by partition, by what records are held, and what on `run` can't be used."""
 
     options: Options
     known: Mapping[Place, Ends]

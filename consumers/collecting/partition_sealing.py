@@ -7,7 +7,7 @@ may still count otherwise holds it. Leaves out: writing it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rolloutlog.consumers.audit.partition_reading import PartitionReading
 from rolloutlog.consumers.audit.sealing import counts_of, move_seeds, seal_of
@@ -26,7 +26,11 @@ class PartitionSealing:
     reading: PartitionReading
     needs: list[Need]
     before: AuditSeal | None
-    seal: AuditSeal | None = None
+    seal: AuditSeal | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing more is sealed yet."""
+        self.seal = self.before
 
     @property
     def is_new(self) -> bool:
@@ -40,7 +44,6 @@ class PartitionSealing:
 
     async def run(self, small: SmallTopics, marks: Watermarks, repeated: Iterable[Violation]) -> None:
         """Count what can be sealed; `repeated` are seeds of which one lies below `seeds`. Raises IndexMismatch."""
-        self.seal = self.before
         while (at := self._sealable(Topic.ROLLOUTS)) > sealed_to(self.before, Topic.ROLLOUTS):
             ledger = await self.reading.begin(small, self.before, at)
             await self.reading.fold(ledger)
