@@ -142,6 +142,10 @@ class TrainerSettings(Section):
         weights = self.weights
         if not weights:
             return self
+        if isinstance(self.order, WindowedOrder):
+            raise ValueError(
+                "order windowed doesn't go with weights: a group whose environment has its part would hold the others"
+            )
         if len(weights) < len(self.environments):
             unweighed = sorted(self.environments.keys() - weights)
             raise ValueError(f"environments {', '.join(unweighed)} have no weight while others have one")

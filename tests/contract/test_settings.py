@@ -75,6 +75,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trainer": {"environments": {"a": {"weight": 1}, "b": {}}}}, "environments b have no weight"),
     ({"trainer": {"environments": {"a": {"weight": 99}, "b": {"weight": 1}}}}, "b gets none of the 8 groups"),
     ({"trainer": {"environments": {"a": {"weight": 0}}}}, "every environment has weight 0"),
+    (
+        {"trainer": {"environments": {"a": {"weight": 1}}, "order": {"type": "windowed", "window": 2}}},
+        "order windowed doesn't go with weights",
+    ),
     ({"trainer": {"straggler": {"type": "over-provision", "group_train": 1}}}, "min_survivors 2 would drop them"),
     ({"buffer": {"derivations": [{"name": "a", "derive": {"max_anchors": 2}}]}}, "seeds every restart"),
     ({"buffer": {"derivations": [{"name": "a", "group_size": 4097}]}}, "less than or equal to 4096"),

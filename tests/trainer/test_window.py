@@ -83,6 +83,16 @@ def test_a_group_that_is_dropped_holds_nobody() -> None:
     assert ids(sampler.pick(1, 5)) == ["b"]
 
 
+def test_a_group_of_a_later_step_holds_nobody_until_then() -> None:
+    """Else its step would never come."""
+    desk, sampler = windowed(1)
+    for group, version in (("later", 6), ("now", 4)):
+        desk.say(*(rollout(i, version, group=group) for i in range(2)))
+        sampler.settle(0, group, 5)
+    assert ids(sampler.pick(1, 5)) == ["now"]
+    assert ids(sampler.pick(2, 7)) == ["later", "now"]
+
+
 def names() -> Iterator[str]:
     number = 0
     while True:

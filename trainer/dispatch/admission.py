@@ -56,6 +56,11 @@ class Admission:
         if self.window is not None:
             self.window.saw(pending)
 
+    def aside(self, pending: PendingGroup) -> None:
+        """It is held for a later step."""
+        if self.window is not None:
+            self.window.aside(pending)
+
     def took(self, pending: PendingGroup) -> None:
         """It is drawn."""
         if self.window is not None:

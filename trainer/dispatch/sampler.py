@@ -105,8 +105,9 @@ class Sampler:
         if pending is None or pending.drawn:
             return
         self._doubtful.pop(group, None)
-        self._admission.saw(pending)
         settled = self._settled.get(group)
+        if settled is None:
+            self._admission.saw(pending)
         if settled is None and self._waits(pending):
             self._look_at_prefixes(pending, pending.just_aborted(), step)
             return
@@ -274,6 +275,7 @@ class Sampler:
         self._unsettle(pending.id)
         self._withheld.pop(pending.id, None)
         pending.stirred = False
+        self._admission.saw(pending)
         match decision:
             case Ready(verdict) | Held(verdict):
                 rule = self.dispatch.rule_of(pending.env)
@@ -298,7 +300,9 @@ class Sampler:
         fresh = sum(member.verdict is not Verdict.BASELINE for member in verdict.members)
         settled = _Settled(pending, self.order.key(pending, verdict), held, due, fresh)
         self._settled[pending.id] = settled
-        if not held:
+        if held:
+            self._admission.aside(pending)
+        else:
             self._ready.add((settled.key, pending.id))
         if due is not None:
             heappush(self._steps, (due, pending.id))

@@ -33,6 +33,10 @@ class Window:
         if begun(pending) not in self._waiting:
             self._waiting.add(begun(pending))
 
+    def aside(self, pending: PendingGroup) -> None:
+        """It waits for a later step, which comes only if it holds nobody."""
+        self._waiting.discard(begun(pending))
+
     def open_to(self, pending: PendingGroup, picked: Collection[Begun]) -> bool:
         """True if that group may be drawn now, after those that are `picked`."""
         head = next(self._heads(picked), None)
