@@ -26,13 +26,11 @@ class AnchorType(NamedTuple):
     kind: type[Derivation]
     tried: tuple[Derivation, ...] = ()
 
-    def anchors(self, trajectory: Trajectory) -> Iterator[AnchorPoint]:
-        """Its anchors. Raises whatever its hook raises, TypeError and ValueError for what is no anchor."""
-        nodes = len(trajectory.nodes)
-        for point in self.kind.anchors(trajectory):
-            if self.tried:
-                _check(point, nodes)
-            yield point
+    def anchors(self, trajectory: Trajectory) -> Iterable[AnchorPoint]:
+        """Its anchors. Raises whatever its hook raises, TypeError and ValueError for what is no anchor, also while one
+        iterates."""
+        points = self.kind.anchors(trajectory)
+        return _checked(points, len(trajectory.nodes)) if self.tried else points
 
     def check(self, points: Iterable[AnchorPoint], reward: float | None) -> None:
         """Ask its other hooks of a record's anchors, of whatever type, and of its reward. Raises what they raise, and
@@ -43,6 +41,12 @@ class AnchorType(NamedTuple):
             for point in points:
                 if own.takes(point) and not _is_count(tokens := own.tokens(point)):
                     raise TypeError(f"`tokens` says {tokens!r} of {point}")
+
+
+def _checked(points: Iterable[AnchorPoint], nodes: int) -> Iterator[AnchorPoint]:
+    for point in points:
+        _check(point, nodes)
+        yield point
 
 
 def _check(point: AnchorPoint, nodes: int) -> None:

@@ -8,8 +8,7 @@ settings (`selection`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import orjson
@@ -72,25 +71,22 @@ def _anchors(trajectory: Trajectory, types: Iterable[AnchorType]) -> tuple[list[
     found: dict[str, deque[AnchorPoint]] = {}
     faults: dict[str, str] = {}
     for each in types:
-        with _fault_of(each, faults):
+        try:
             for point in each.anchors(trajectory):
                 found.setdefault(str(point.kind), deque(maxlen=MAX_ANCHORS)).append(point)
+        except MemoryError:
+            raise  # of this process, not of the record: the next owner may have more
+        except Exception as error:  # noqa: BLE001 - a hook may be anybody's, and raise what it likes
+            faults[type_name(each.kind)] = fault_of(error)
     anchors = [point for points in found.values() for point in points]
     for each in (each for each in types if each.tried):
-        with _fault_of(each, faults):
+        try:
             each.check(anchors, trajectory.reward)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            faults.setdefault(type_name(each.kind), fault_of(error))
     return anchors, faults
-
-
-@contextmanager
-def _fault_of(each: AnchorType, faults: dict[str, str]) -> Generator[None]:
-    """What is raised is a fault of that type, of which the first is told."""
-    try:
-        yield
-    except MemoryError:
-        raise  # of this process, not of the record: the next owner may have more
-    except Exception as error:  # noqa: BLE001 - a hook may be anybody's, and raise what it likes
-        faults.setdefault(type_name(each.kind), fault_of(error))
 
 
 def _check_writable(trajectory: Trajectory) -> None:
