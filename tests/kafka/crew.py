@@ -53,17 +53,17 @@ class Crew:
         """SIGSTOP one that has worked, and SIGCONT when the group has given all partitions to others: then it is a
         zombie."""
         worker = self.workers[number]
-        await until(lambda: self._has_owned(worker), 60)
+        await until(lambda: self._has_owned(worker), 180)
         os.kill(worker.pid, signal.SIGSTOP)
         try:
-            await until(lambda: self._others_own_all(worker), 60, every_s=0.3)
+            await until(lambda: self._others_own_all(worker), 180, every_s=0.3)
         finally:
             os.kill(worker.pid, signal.SIGCONT)
 
     def restart(self, number: int) -> None:
         """SIGTERM one, which gives its partitions up, and start another in its place."""
         self.workers[number].terminate()
-        self.workers[number].wait(60)
+        self.workers[number].wait(180)
         self.workers[number] = self._spawn()
 
     async def fence(self, partition: int) -> None:
@@ -85,13 +85,13 @@ class Crew:
 
     def stop(self) -> list[int]:
         """SIGTERM to all, once each has joined; their exit codes."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180
         while not all(self._has_owned(worker) for worker in self.workers):
             assert time.monotonic() < deadline, "a worker never joined"
             time.sleep(0.1)
         for worker in self.workers:
             worker.terminate()
-        return [worker.wait(60) for worker in self.workers]
+        return [worker.wait(180) for worker in self.workers]
 
     def check(self) -> None:
         """Every worker lives."""

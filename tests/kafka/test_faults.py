@@ -57,14 +57,14 @@ async def all_folded(connection: Connection, crew: Crew, seconds: float) -> None
     await until(all_are, seconds, every_s=0.3)
 
 
-async def some_folded(connection: Connection, crew: Crew, count: int) -> None:
+async def some_folded(connection: Connection, crew: Crew, count: int, seconds: float = 60) -> None:
     """Wait until the group has committed `count` events of its inputs."""
 
     async def some_are() -> bool:
         crew.check()
         return await folded(connection) >= count
 
-    await until(some_are, 60, every_s=0.3)
+    await until(some_are, seconds, every_s=0.3)
 
 
 async def folded(connection: Connection) -> int:
