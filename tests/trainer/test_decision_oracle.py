@@ -99,7 +99,7 @@ def come(desk: Desk, index: int, member: Slot, needed: int, seeded: bool) -> Non
             desk.say(ended(made, Status(member.state)))
         case _:
             pass
-    if member.cancelled and "g" in desk.assembly.groups:
+    if member.cancelled:
         desk.cancel([index], size=SIZE)
 
 
