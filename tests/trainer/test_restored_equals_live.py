@@ -242,7 +242,7 @@ MOVES = st.one_of(
 
 
 @settings(deadline=None)
-@given(st.lists(MOVES, min_size=20, max_size=70), st.integers(2, 4))
+@given(st.lists(MOVES, min_size=15, max_size=45), st.integers(2, 4))
 def test_a_trainer_from_watermarks_goes_on_as_one_that_reads_everything(
     moves: list[tuple[object, ...]], chunk: int
 ) -> None:
