@@ -9,8 +9,8 @@
 Guarantees: a group is yielded whole, once it is resolved, judged for the very step that its batch is for; what
 `trained` was awaited for is on the log, and is never yielded again, by this process or by the next one; a batch that
 isn't told comes again; unwritten events are written before the stream waits or ends. Leaves out: reading
-(`batch_reader`), lending (`rolloutlog.trainer.dispatch.lending`), writing (`step_recorder`), checkpoints and resuming
-from one, and several ranks: one process reads and writes.
+(`batch_reader`), lending (`rolloutlog.trainer.dispatch.lending`), writing (`step_recorder`), where a start goes on from
+(`starting`), and several ranks: one process reads and writes.
 """
 
 from __future__ import annotations
