@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import AnnotationRow
@@ -29,9 +30,10 @@ from rolloutlog.contract.settings import BufferSettings
 class Pool:
     """At most `capacity` candidates, of the newest sources, none older than `floor`, an offset on `rollouts`.
 
-    `kin` are the sources of each group, in their order; `early` holds marks of records that aren't folded yet. `live`
-    follows every change, of the fold and of what is in flight; `evicted` counts the candidates that weren't kept.
-    `waiting` are groups by the source that must leave before they can be forgotten, `freed` those of which it did.
+    `kin` are the sources of each group, in their order; `early` holds marks of records that aren't folded yet, the
+    lowest of which is the first of `awaited`. `live` follows every change, of the fold and of what is in flight;
+    `evicted` counts the candidates that weren't kept. `waiting` are groups by the source that must leave before they
+    can be forgotten, `freed` those of which it did.
     """
 
     capacity: int
@@ -42,6 +44,7 @@ class Pool:
     floor: int = field(default=-BEFORE, compare=False)
     kin: dict[str, list[SourceRecord]] = field(default_factory=dict[str, "list[SourceRecord]"], compare=False)
     early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
+    awaited: list[int] = field(default_factory=list[int], compare=False)
     size: int = 0
     waiting: dict[int, set[str]] = field(default_factory=dict[int, "set[str]"], compare=False)
     freed: set[str] = field(default_factory=set[str], compare=False)
@@ -170,7 +173,10 @@ class Pool:
             self._mark(source, mark)
             self.live.look_again(source)
         elif mark.offset >= next_offset:
-            self.early.setdefault(mark.offset, Counter())[mark] += 1
+            if mark.offset not in self.early:
+                self.early[mark.offset] = Counter()
+                heappush(self.awaited, mark.offset)
+            self.early[mark.offset][mark] += 1
 
     def _mark(self, source: SourceRecord, mark: Mark) -> None:
         for candidate in self.candidates(source):
@@ -178,8 +184,8 @@ class Pool:
 
     def settle(self, next_offset: int) -> None:
         """Forget marks of records that were folded and aren't sources."""
-        if self.early:
-            self.early = {offset: marks for offset, marks in self.early.items() if offset >= next_offset}
+        while self.awaited and self.awaited[0] < next_offset:
+            self.early.pop(heappop(self.awaited), None)
 
     def candidates(self, source: SourceRecord) -> list[Candidate]:
         """The candidates of a source of the pool, to be changed: from now on it keeps them."""
