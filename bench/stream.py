@@ -202,12 +202,13 @@ def _small(group: str, member: int, tokens: int = 64, version: int = 0) -> Rollo
 
 
 async def _memory(servers: str) -> list[Figure]:
-    """The most memory while open groups of ten times the byte budget are read, beside twice the budget."""
+    """The most memory while open groups of ten times the byte budget are read, beside five times: by then payloads are
+    kept no more, and what lies fetched has reached its bound."""
     settings = _settings(servers, "memory", buffer_bytes=BUDGET)
     await _declared(settings)
     async with GroupStream(settings) as stream, RolloutProducer(settings, source="/bench") as producer:
         written, peaks = 0, dict[int, float]()
-        for times in (2, 10):
+        for times in (5, 10):
             while written < times * BUDGET:
                 group = id_of("large", written)
                 for member in range(SIZE - 1):
@@ -221,7 +222,7 @@ async def _memory(servers: str) -> list[Figure]:
     return [
         Figure(
             bench=NAME, name="memory at 10 times the byte budget", value=peaks[10], unit="MB at most",
-            target="ratio about 1", ratio=peaks[10] / peaks[2], against="at 2 times",
+            target="ratio about 1", ratio=peaks[10] / peaks[5], against="at 5 times",
         )
     ]  # fmt: skip
 

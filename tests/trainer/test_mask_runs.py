@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.trainer.staleness.mask_runs import NOTHING, mask_of, masks_digest, spans_of, spans_of_runs, tokens_in
+from rolloutlog.contract.record.segments import Runs
+from rolloutlog.trainer.staleness.mask_runs import NOTHING, mask_of, masks_digest, spans_of, tokens_in
+from rolloutlog.trainer.staleness.masks import spans_together
+from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 bits = st.lists(st.booleans(), max_size=40)
 runs = st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=12)
@@ -34,7 +37,9 @@ def test_runs_give_the_spans_of_the_mask_that_they_stand_for(pieces: list[tuple[
     """The mask isn't made to know its spans (decisions/staleness#61)."""
     mask = [kept for length, kept in pieces for _ in range(length)]
     lengths = np.array([length for length, _ in pieces], np.int64)
-    spans = spans_of_runs(lengths, np.array([kept for _, kept in pieces], np.bool_))
+    same = np.zeros(len(pieces), np.int32)
+    member = MemberTokens(0, 1, int(lengths.sum()), Runs(same, same, lengths))
+    (spans,) = spans_together([member], np.array([kept for _, kept in pieces], np.bool_))
     assert spans.tolist() == spans_of(np.array(mask, np.bool_)).tolist()
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +57,7 @@ class Plain(Sampler):
         assert isinstance(decision, Ready)
         return Pick(pending, decision.verdict, self._final(pending, decision))
 
-    def take(self, picks: list[Pick]) -> None:
+    def take(self, picks: Sequence[Pick]) -> None:
         for pick in picks:
             self.held.pop(pick.pending.id)
         super().take(picks)

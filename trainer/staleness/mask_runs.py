@@ -36,15 +36,6 @@ def spans_of(mask: Bools) -> Spans:
     return np.stack([edges[::2], edges[1::2] - edges[::2]], axis=1)
 
 
-def spans_of_runs(lengths: npt.NDArray[np.int64], kept: Bools) -> Spans:
-    """Spans of runs of `lengths` tokens, each kept or not: O(runs), no mask is made (decisions/staleness#61)."""
-    some = lengths > 0
-    bounds = np.r_[0, np.cumsum(lengths[some])]
-    runs = spans_of(kept[some])
-    starts = bounds[runs[:, 0]]
-    return np.stack([starts, bounds[runs.sum(axis=1)] - starts], axis=1)
-
-
 def mask_of(spans: Spans, length: int) -> Bools:
     """The mask of `length` tokens that `spans` stand for. Raises ValueError where a span ends beyond it."""
     ends = spans[:, 0] + spans[:, 1]

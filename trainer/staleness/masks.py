@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from rolloutlog.contract.record.segments import I64, Runs
-from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, everything, spans_of, spans_of_runs
+from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, everything, mask_of, spans_of
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 
@@ -26,13 +25,6 @@ def fresh_runs(versions: I64, known: Bools, step: int, limit: int | None) -> Boo
     All where no limit is set, and those of unknown versions.
     """
     return np.ones(len(versions), np.bool_) if limit is None else ~known | (step - versions - 1 < limit)
-
-
-def trained_spans(member: MemberTokens, fresh: Bools) -> Spans:
-    """Fresh tokens that the producer keeps in the loss."""
-    if member.loss_mask is not None:
-        return spans_of(member.loss_mask & np.repeat(fresh, member.runs.lengths))
-    return everything(member.response_tokens) if fresh.all() else spans_of_runs(member.runs.lengths, fresh)
 
 
 def runs_together(runs: Sequence[Runs]) -> Runs:
@@ -71,9 +63,28 @@ class Each:
 
 
 def spans_together(members: Sequence[MemberTokens], fresh: Bools) -> list[Spans]:
-    """Trained spans of each member, by which of all members' runs are fresh."""
-    if fresh.all() and all(member.loss_mask is None for member in members):
-        return [everything(member.response_tokens) for member in members]
-    bounds = np.cumsum([0, *(len(member.runs.lengths) for member in members)]).tolist()
-    parts = (fresh[start:end] for start, end in pairwise(bounds))
-    return [trained_spans(member, part) for member, part in zip(members, parts, strict=True)]
+    """Trained spans of each member, by which of all members' runs are fresh: those tokens that its producer keeps in
+    the loss."""
+    whole = bool(fresh.all())
+    spans = [everything(member.response_tokens) for member in members] if whole else _fresh_spans(members, fresh)
+    if all(member.loss_mask is None for member in members):
+        return spans
+    return [
+        found if member.loss_mask is None else spans_of(member.loss_mask & mask_of(found, member.response_tokens))
+        for member, found in zip(members, spans, strict=True)
+    ]
+
+
+def _fresh_spans(members: Sequence[MemberTokens], fresh: Bools) -> list[Spans]:
+    """Spans of fresh runs, which end where their member does: O(runs), no mask is made (decisions/staleness#61)."""
+    counts = [len(member.runs.lengths) for member in members]
+    lengths = np.concatenate([member.runs.lengths for member in members])
+    owner, some = np.repeat(np.arange(len(members)), counts), lengths > 0
+    lengths, owner, fresh = lengths[some], owner[some], fresh[some]
+    ends, first = np.cumsum(lengths), np.diff(owner, prepend=-1) != 0
+    opens = fresh & (first | ~np.r_[False, fresh[:-1]])
+    closes = fresh & (np.r_[first[1:], True] | ~np.r_[fresh[1:], False])
+    starts, whose = (ends - lengths)[opens], owner[opens]
+    sizes = np.array([member.response_tokens for member in members])
+    spans = np.stack([starts - (np.cumsum(sizes) - sizes)[whose], ends[closes] - starts], axis=1)
+    return np.split(spans, np.searchsorted(whose, np.arange(1, len(members))))
