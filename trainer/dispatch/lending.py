@@ -7,7 +7,7 @@ Leaves out: payloads, writing and waiting.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -99,7 +99,7 @@ class Lending:
             loan.state = _State.LENT
 
     @property
-    def lent(self) -> Collection[Batch]:
+    def lent(self) -> list[Batch]:
         """What is out, oldest first."""
         return [loan.batch for loan in self._loans]
 

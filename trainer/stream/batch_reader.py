@@ -97,7 +97,8 @@ class BatchReader:
         was unwritten is written. Raises Starved, Fenced and others."""
         self._parts.writer.ensure_open()
         try:
-            batch = await self._next(wish, wish.stops) if await self._begun(wish) else None
+            stops = await self._stops(wish)
+            batch = None if stops is None else await self._next(wish, stops)
         except BlobUnavailable:
             if not self._stopping:
                 raise
@@ -107,11 +108,11 @@ class BatchReader:
             await self._recorder.write_notes()
         return batch
 
-    async def _begun(self, wish: Wish) -> bool:
-        """True once the policies are known, and how far to read."""
+    async def _stops(self, wish: Wish) -> Mapping[int, int] | None:
+        """How far to read, known once the policies are; None where there is nothing to wait for."""
         if wish.stops is None and await self._policies_known(wish):
             wish.stops = {number: end.stable for (_, number), end in (await self._ends(whole=wish.drain)).items()}
-        return wish.stops is not None
+        return wish.stops
 
     async def _policies_known(self, wish: Wish) -> bool:
         """Wait until a policy is published or imported, if nobody has yet: until then no record may be called bad.
