@@ -210,7 +210,6 @@ async def test_a_seal_that_cant_be_leaves_the_audit_undecided_and_everything_whe
 ) -> None:
     await write_groups(log, *"abcd")
     await train(log, 4)
-    await run_buffer(log.settings, drain=True, options=SHORT)
     await log.write(
         fact(EventType.AUDIT_SEALED, "audit/0", body, "/test", now()),
         fact(EventType.MANIFEST_PINNED, "manifest/junk", {"manifest": "junk", "rollouts": {"0": -1}}, "/test", now()),
