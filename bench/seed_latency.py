@@ -14,7 +14,7 @@ import sys
 import tempfile
 from asyncio.subprocess import DEVNULL
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import perf_counter
@@ -80,7 +80,7 @@ async def _measure(servers: str) -> list[Figure]:
 
 
 @asynccontextmanager
-async def _service(servers: str) -> AsyncIterator[None]:
+async def _service(servers: str) -> AsyncGenerator[None]:
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "latency.toml"
         config.write_text(CONFIG.format(servers=servers, partitions=PARTITIONS))

@@ -22,7 +22,7 @@ from rolloutlog.kafka.write.transactions import Transaction
 FETCH, DECODE, ROW, FOLD, ENCODE, WRITE, COMMIT = (
     "fetch", "decode, validate, digest", "row", "fold", "encode", "write", "commit",
 )  # fmt: skip
-STAGES = (FETCH, DECODE, ROW, FOLD, ENCODE, WRITE, COMMIT)
+STAGES: tuple[str, ...] = (FETCH, DECODE, ROW, FOLD, ENCODE, WRITE, COMMIT)
 OTHER = "the rest"
 _POINTS: tuple[tuple[object, str, str], ...] = (
     (Tail, "poll", FETCH),

@@ -4,6 +4,7 @@ under a restore (design/buffer#bad-input)."""
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import orjson
 import pytest
@@ -25,7 +26,11 @@ def test_a_lineage_that_is_a_circle_ends_where_its_depth_does() -> None:
     chained = {**RECHECK, "select": {"source_envs": ["sums/recheck"], "max_depth": 4}}
     log = PartitionLog(settings_of(buffer={"derivations": [chained]}))
     for name, other in ("ab", "ba"):
-        said = {"derivation": "recheck", "seed_kind": "recheck", "source_id": rollout_id(group_id(other), 0)}
+        said: dict[str, Any] = {
+            "derivation": "recheck",
+            "seed_kind": "recheck",
+            "source_id": rollout_id(group_id(other), 0),
+        }
         log.append(*(rollout(name, member, depth=depth, **said) for member, depth in ((0, 3), (1, 4))))
     log.append(rollout("c", 0), rollout("c", 1))  # that derived groups seed takes one that isn't
     Owner(log).settle()
