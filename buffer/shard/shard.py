@@ -29,6 +29,7 @@ from msgspec.structs import replace
 from rolloutlog.buffer.derivations.anchor_type import AnchorType
 from rolloutlog.buffer.derivations.catalogue import anchor_types
 from rolloutlog.buffer.group.group import Disposition
+from rolloutlog.buffer.group.source_groups import settled
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import CancelRow, ChunkRow, Row, SeedRow, StateRow, TakeRow, WantedRow
 from rolloutlog.buffer.index.skip import Skip
@@ -39,7 +40,6 @@ from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, source
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
 from rolloutlog.buffer.shard.rendering import Void, emitted, rendered
-from rolloutlog.buffer.shard.source_groups import settled
 from rolloutlog.buffer.shard.wanted import Wanted
 from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.contract.events.body import Resolved, body_of
@@ -130,7 +130,7 @@ class Shard:
 
     def _fold_source(self, found: Found, event: Event, body: Resolved | None, now: int) -> None:
         row = self._flagged(found.row)
-        row = settled(row, self.fold.groups) if isinstance(row, RolloutRow) else row
+        row = settled(row, self.fold.groups.find(row.group)) if isinstance(row, RolloutRow) else row
         try:
             made = self._written(row, now)
         except Rejected:
