@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rolloutlog.buffer.shard.tail_batch import TailBatch
+from rolloutlog.buffer.group.tail_batch import TailBatch
 from rolloutlog.contract.settings import TrainerSettings
 from tests.buffer.events_by_hand import expired, final, fresh, rollout
 from tests.buffer.partition_log import Owner, PartitionLog, settings_of
