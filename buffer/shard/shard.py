@@ -30,11 +30,11 @@ from rolloutlog.buffer.derivations.anchor_type import AnchorType
 from rolloutlog.buffer.derivations.catalogue import anchor_types
 from rolloutlog.buffer.group.group import Disposition
 from rolloutlog.buffer.group.source_groups import settled
+from rolloutlog.buffer.index.ended_chunks import CHUNK
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import CancelRow, ChunkRow, Row, SeedRow, StateRow, TakeRow, WantedRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
-from rolloutlog.buffer.shard.ended_chunks import CHUNK
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, source_row, written
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter

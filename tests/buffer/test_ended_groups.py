@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from rolloutlog.buffer.group.ended_ids import LEAST_FRESH, EndedIds
+from rolloutlog.buffer.index.ended_chunks import CHUNK
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import ChunkRow, EndedRow, SeedRow, StateRow
-from rolloutlog.buffer.shard.ended_chunks import CHUNK
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
 from rolloutlog.contract.events.seeds import Seed, seed_event
