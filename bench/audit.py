@@ -22,8 +22,10 @@ from rolloutlog.contract.vocabulary import EventType, Verdict
 from rolloutlog.contract.wire.headers import Headers
 
 NAME = "audit"
-GROUPS, MEMBERS, OPEN = 100_000, 2, 64
-TRACED = 50_000
+MEMBERS, OPEN = 2, 64
+GROUPS = 1600 * OPEN
+TRACED = 800 * OPEN
+"""Whole blocks of groups that are open together."""
 TYPE = EventType.ROLLOUT_COMPLETED.encode()
 DIGEST = digest_of(b"").encode()
 
