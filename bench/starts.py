@@ -102,7 +102,7 @@ async def _start(settings: Settings) -> tuple[float, int, float]:
     start = perf_counter()
     async with GroupStream(settings) as stream:
         seconds = perf_counter() - start
-        known = sum(len(assembly.endings.ids) for assembly in stream._parts.intake.assemblies.values())
+        known = sum(len(assembly.endings.ids) for assembly in stream._parts.intake.assemblies.values())  # pyright: ignore[reportPrivateUsage]
     return seconds, known, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

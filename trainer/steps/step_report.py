@@ -88,11 +88,8 @@ class StepReport:
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`, whose keys are texts."""
-        return {name: _texts(said) if isinstance(said, dict) else said for name, said in asdict(self).items()}
-
-
-def _texts(counts: Mapping[Any, int]) -> dict[str, int]:
-    return {str(what): count for what, count in counts.items()}
+        counts: dict[str, Mapping[int, int]] = {"staleness": self.staleness, "new_tokens": self.new_tokens}
+        return asdict(self) | {name: {str(what): n for what, n in counted.items()} for name, counted in counts.items()}
 
 
 def _outcomes(finals: Iterable[GroupFinal]) -> list[MemberOutcome]:

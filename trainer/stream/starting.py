@@ -15,7 +15,6 @@ from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import PublishedPolicy, SavedCheckpoint
 from rolloutlog.contract.events.run import closed_steps, trainer_recorded
 from rolloutlog.contract.events.watermarks import Watermarks, newest_live
-from rolloutlog.contract.numbers import is_natural
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.read.policy_log import PolicyLog
@@ -112,8 +111,9 @@ def _of_state(state: Mapping[str, Any], run: str, known: Mapping[Policy, SavedCh
     if state.get("run") != run:
         raise RunMismatch(f"this state is of run {state.get('run')!r}, not of {run!r}", "load the state of this run")
     timeline, step = state.get("timeline"), state.get("step")
-    if is_natural(timeline) and is_natural(step) and (policy := Policy(timeline, step)) in known:
-        return policy
+    found = next((policy for policy in known if policy == (timeline, step)), None)
+    if found is not None:
+        return found
     raise NotFound(
         f"no checkpoint of step {step} on timeline {timeline} is on the log: it was written down, and never told",
         'a checkpoint counts from `trained(batch, checkpoint=...)` on; `Start(resume="checkpoint")` takes the newest',
