@@ -26,7 +26,7 @@ def main() -> None:
                 time.sleep(float(sys.argv[3]) if sys.argv[3:] else 60)
             if moment == "telling":
                 say(moment)
-            batch.trained()
+            batch.trained(publish=(lambda: ("s3://w", "d")) if batch.publishes else None)
             if moment == "waiting" and number == 1:
                 say(moment)
 

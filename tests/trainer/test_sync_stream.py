@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rolloutlog.contract.errors import NotOpen
+from rolloutlog.contract.errors import NotOpen, SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason
-from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.stream.starting import Start
 from tests.trainer.log import Log
@@ -24,6 +23,10 @@ from tests.trainer.test_stream import group, names, with_trainer
 pytestmark = pytest.mark.broker
 
 PROCESS = Path(__file__).with_name("sync_trainer_process.py")
+
+
+def weights() -> tuple[str, str]:
+    return "s3://w", "d"
 
 
 def test_a_loop_trains_what_comes_and_publishes_what_its_callables_wrote(log: Log) -> None:
@@ -37,12 +40,13 @@ def test_a_loop_trains_what_comes_and_publishes_what_its_callables_wrote(log: Lo
     with SyncGroupStream(settings, Start(weights="s3://w/0")) as stream:
         asyncio.run(log.write(*group("a"), *group("b")))
         for batch in stream.batches(drain=True):
-            assert isinstance(batch, Batch)
+            assert batch.publishes
+            assert stream.state_dict(batch)["step"] == batch.step
             assert all(member.rollout for member in batch.members)
             report = batch.trained(publish=publish, checkpoint=lambda step=batch.step: (f"file:///{step}", "c"))
             assert report.step == len(written)
             with pytest.raises(ValueError, match="recorded before"):
-                batch.trained()
+                batch.trained(publish=weights)
         assert stream.history.current == Policy(0, 2)
     with pytest.raises(NotOpen):
         stream.batches()
@@ -62,7 +66,7 @@ def test_what_a_callable_raises_leaves_the_batch_as_it_was(log: Log) -> None:
         batch = next(iter(stream))
         with pytest.raises(OSError, match="no space"):
             batch.trained(publish=full)
-        assert batch.trained(without={id_of("b"): DropReason.NO_TOKEN}).groups == 1
+        assert batch.trained(publish=weights, without={id_of("b"): DropReason.NO_TOKEN}).groups == 1
     reasons = {final.group: final.reason for final in asyncio.run(log.finals())}
     assert reasons == {id_of("a"): None, id_of("b"): DropReason.NO_TOKEN}
 
@@ -79,10 +83,10 @@ def test_the_next_batch_is_drawn_while_one_is_trained_and_goes_back_with_it(log:
             assert drawn < 10_000_000, "the second was never drawn"
         again = next(batches)
         assert (again.step, names(again)) == (1, names(first)), "untold, it went back"
-        again.trained()
+        again.trained(publish=weights)
         second = next(batches)
         assert (second.step, names(second) | names(first)) == (2, {id_of("a"), id_of("b")})
-        second.trained()
+        second.trained(publish=weights)
 
 
 SIGNALS = [(signal.SIGINT, moment) for moment in ("waiting", "training", "telling")] + [
@@ -109,3 +113,23 @@ def test_a_signal_leaves_no_step_half_told(log: Log, number: int, moment: str) -
             batch.trained()
     finals = asyncio.run(log.finals())
     assert sorted(final.group for final in finals) == sorted(map(id_of, "abcd"))
+
+
+def test_weights_are_published_where_they_are_due_and_nowhere_else(log: Log) -> None:
+    """Every sync period; a missed one raises, as one that isn't due does unless it is asked for."""
+    settings = with_trainer(log.settings, batch_groups=1, sync_period=2, staleness={"max_staleness": "none"})
+    with SyncGroupStream(settings) as stream:
+        asyncio.run(log.write(*(record for name in "abc" for record in group(name))))
+        batches = stream.batches()
+        first = next(batches)
+        assert not first.publishes
+        with pytest.raises(SettingsError, match="aren't due after step 1"):
+            first.trained(publish=weights)
+        first.trained(publish=weights, early=True)
+        second = next(batches)
+        assert second.publishes
+        with pytest.raises(SettingsError, match="are due after step 2"):
+            second.trained()
+        second.trained(publish=weights)
+        next(batches).trained()
+        assert stream.history.current == Policy(0, 2)

@@ -2,34 +2,42 @@
 
 Guarantees: everything is done on an event loop in a thread of its own, which draws the next batch while one is trained;
 an interrupt of the loop, wherever it strikes, leaves no step half told: what was told goes on and `close` waits for it,
-what wasn't goes back. Leaves out: forks; open it in the process that trains.
+what wasn't goes back. In a job of several ranks rank 0 alone has a Kafka client; the others get batches from it. Leaves
+out: forks; open it in the process that trains.
 
     with SyncGroupStream(namespace="run-7", bootstrap_servers="localhost:9092") as stream:
         for batch in stream:
-            tensors = pack(batch)
+            for packed in batch.packs(max_tokens=32_768):
+                policy_loss(model(packed), packed, batch.denominators).backward()
             ...
-            batch.trained(publish=lambda: ("s3://weights/1", digest))
+            batch.trained(publish=save_weights if batch.publishes else None)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.kafka.client.loop_thread import LoopThread
 from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.groups.filters import GroupFilter
+from rolloutlog.trainer.loop.job_ranks import JobRanks, RanksDisagree, ranks_of_job
+from rolloutlog.trainer.loop.training_batch import Saved, TrainingBatch
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
 
-Saved = tuple[str, str | None]
-"""Where something lies, and its digest."""
+
+class _Lent(NamedTuple):
+    """What the other ranks are told of a batch."""
+
+    step: int | None
+    publishes: bool
 
 
 class SyncGroupStream:
@@ -43,19 +51,21 @@ class SyncGroupStream:
         namespace: str | None = None,
         bootstrap_servers: str | None = None,
         command_config: str | None = None,
+        filters: Sequence[GroupFilter] = (),
+        ranks: JobRanks | None = None,
     ) -> None:
-        """Arguments as of `GroupStream`. Opens at once; raises what its opening raises."""
-        self._stream = GroupStream(
-            settings,
-            start,
-            namespace=namespace,
-            bootstrap_servers=bootstrap_servers,
-            command_config=command_config,
+        """Arguments as of `GroupStream`. `ranks`: those of `torch.distributed` unless others are given, which all open
+        it together. Opens at once; raises what its opening raises, and RanksDisagree on the other ranks.
+        """
+        self.ranks = ranks or ranks_of_job()
+        self._filters = filters
+        self._settings = Settings.of(
+            settings, namespace=namespace, bootstrap_servers=bootstrap_servers, command_config=command_config
         )
+        self._start = start or Start()
         self._failed: type[BaseException] | None = None
-        self._thread = LoopThread(
-            "group stream", self._stream.__aenter__, lambda: self._stream.__aexit__(self._failed, None, None)
-        )
+        self._opened: tuple[GroupStream, LoopThread] | None = None
+        self.ranks.tell(self._open)
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +80,7 @@ class SyncGroupStream:
 
     @property
     def history(self) -> History:
-        """The policies known so far."""
+        """The policies known so far. Raises RanksDisagree on ranks above 0."""
         return self._stream.history
 
     @property
@@ -79,10 +89,16 @@ class SyncGroupStream:
         return self._stream.step
 
     def batches(self, groups: int | None = None, *, drain: bool = False) -> Iterator[TrainingBatch]:
-        """As `GroupStream.batches`, with one batch drawn ahead."""
-        lent = self._stream.batches(groups, drain=drain, ahead=True)
-        while (batch := self._thread.wait(_next_of, lent)) is not None:
-            yield TrainingBatch.of(batch, self)
+        """As `GroupStream.batches`, with one batch drawn ahead; on every rank."""
+        lent = self._stream.batches(groups, drain=drain, ahead=True) if self._opened else None
+        drawn: list[Batch | None] = [None]
+
+        def draw() -> _Lent | None:
+            drawn[0] = self._thread.wait(_next_of, lent) if lent else None
+            return None if drawn[0] is None else _Lent(drawn[0].step, self._publishes(drawn[0]))
+
+        while (said := self.ranks.tell(draw)) is not None:
+            yield TrainingBatch(said.step, drawn[0], self.ranks, self.tell, publishes=said.publishes)
 
     def tell(
         self,
@@ -92,7 +108,7 @@ class SyncGroupStream:
         checkpoint: Saved | None = None,
         without: Mapping[str, DropReason] | None = None,
     ) -> StepReport:
-        """As `GroupStream.trained`, for what lies there already."""
+        """As `GroupStream.trained`, for what lies there already; on rank 0."""
         weights, weights_digest = publish or (None, None)
         saved, saved_digest = checkpoint or (None, None)
 
@@ -108,47 +124,42 @@ class SyncGroupStream:
 
         return self._thread.wait(told)
 
+    def state_dict(self, batch: TrainingBatch | None = None) -> dict[str, Any]:
+        """What a checkpoint holds of the stream, as `GroupStream.state_dict`; the same on every rank."""
+        return self.ranks.tell(lambda: self._stream.state_dict(batch.batch if batch else None))
+
     def stop(self) -> None:
-        """Let the iteration end at its next wait; a signal handler may call it."""
-        self._stream.stop()
+        """Let the iteration end at its next wait; a signal handler may call it. The other ranks hear of it."""
+        if self._opened is not None:
+            self._stream.stop()
 
     def close(self) -> None:
         """Finish what is being told, and stop; again, or in a forked child, nothing."""
-        self._thread.close()
+        if self._opened is not None:
+            self._thread.close()
 
+    def _open(self) -> None:
+        stream = GroupStream(self._settings, self._start, filters=self._filters)
+        thread = LoopThread("group stream", stream.__aenter__, lambda: stream.__aexit__(self._failed, None, None))
+        self._opened = stream, thread
 
-@dataclass(slots=True, frozen=True)
-class TrainingBatch(Batch):
-    """A batch that is lent to a training loop: `trained` tells it."""
+    def _publishes(self, batch: Batch) -> bool:
+        """Weights are due every sync period, of a trainer that publishes any."""
+        is_publisher = self._start.timeline and self._stream.history.started
+        return is_publisher and batch.step is not None and batch.step % self._settings.trainer.sync_period == 0
 
-    lent: Batch = field(default_factory=lambda: Batch(None, ()), repr=False, compare=False)
-    stream: SyncGroupStream | None = field(default=None, repr=False, compare=False)
+    @property
+    def _stream(self) -> GroupStream:
+        return self._open_parts()[0]
 
-    @classmethod
-    def of(cls, batch: Batch, stream: SyncGroupStream) -> TrainingBatch:
-        """The batch, with its stream at hand."""
-        return cls(**{one.name: getattr(batch, one.name) for one in fields(batch)}, lent=batch, stream=stream)
+    @property
+    def _thread(self) -> LoopThread:
+        return self._open_parts()[1]
 
-    def trained(
-        self,
-        *,
-        publish: Callable[[], Saved] | None = None,
-        checkpoint: Callable[[], Saved] | None = None,
-        without: Mapping[str, DropReason] | None = None,
-    ) -> StepReport:
-        """Record that it was trained; returns once that is on the log.
-
-        `publish` writes the weights and `checkpoint` the state, before anything is on the log; each returns where it
-        wrote, and a digest. Raises what `GroupStream.trained` raises.
-        """
-        if self.stream is None:
-            raise ValueError("this batch is of no stream")
-        return self.stream.tell(
-            self.lent,
-            publish=publish() if publish else None,
-            checkpoint=checkpoint() if checkpoint else None,
-            without=without,
-        )
+    def _open_parts(self) -> tuple[GroupStream, LoopThread]:
+        if self._opened is None:
+            raise RanksDisagree("this is for rank 0 alone: the others have no stream of their own")
+        return self._opened
 
 
 async def _next_of(batches: BatchIterator) -> Batch | None:

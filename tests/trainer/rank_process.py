@@ -1,0 +1,52 @@
+"""One rank of a training job: `python rank_process.py RANK SIZE MEETING MODE SETTINGS`; a line of JSON a step.
+
+MODE: `train` all that is there; `die` ends rank 1 after the first batch; `fail` lets rank 0's packs fail; `disagree`
+tells another step on rank 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from rolloutlog.contract.settings import Settings
+from rolloutlog.trainer.batches.samples import IGNORED
+from rolloutlog.trainer.batches.sampling import Sampling
+from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
+
+
+def main() -> None:
+    rank, size, meeting, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=size, timeout=timedelta(seconds=20)
+    )
+    with SyncGroupStream(Settings.model_validate_json(sys.argv[5])) as stream:
+        for batch in stream.batches(drain=True):
+            packs = batch.packs(0 if mode == "fail" else 16, sampling=Sampling(temperature=1.0))
+            labels = [int((pack.labels != IGNORED).sum()) for pack in packs]
+            total = torch.tensor([float(sum(labels))])
+            dist.all_reduce(total)
+            said = {
+                "step": batch.step, "packs": len(packs), "labels": sum(labels), "total": total.item(),
+                "tokens": batch.denominators.tokens, "sequences": batch.denominators.sequences,
+                "samples": [(s.group, s.member) for pack in packs for s, n in
+                            zip(pack.samples, pack.cu_seqlens.diff().tolist(), strict=True) if n],
+                "unlabelled": sum(n == 0 for n in labels),
+            }  # fmt: skip
+            print(json.dumps(said), flush=True)
+            if mode == "die" and rank == 1:
+                os._exit(9)
+            if mode == "disagree" and rank == 1:
+                batch.step = 77
+            batch.trained(publish=lambda: (f"file:///by-rank-{rank}", None))
+    print(json.dumps({"ended": True}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

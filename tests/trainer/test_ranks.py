@@ -1,0 +1,108 @@
+"""A training job of several ranks: rank 0 reads and writes, all train whole steps (design/trainer#ranks)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from rolloutlog.contract.events.policy_versions import fold
+from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.policies import History
+from rolloutlog.contract.topics import Topic
+from tests.trainer.log import Log
+from tests.trainer.test_stream import group, with_trainer
+
+pytestmark = pytest.mark.broker
+PROCESS = Path(__file__).with_name("rank_process.py")
+
+
+def job(log: Log, folder: Path, size: int, mode: str = "train") -> list[tuple[int, list[dict[str, Any]], str]]:
+    """Exit code, what it said, and what it complained of, of each rank."""
+    settings = with_trainer(log.settings, batch_groups=2, staleness={"max_staleness": "none"}).model_dump_json()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(PROCESS), str(rank), str(size), str(folder / f"meet-{size}-{mode}"), mode, settings],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+    ended = [process.communicate(timeout=120) for process in processes]
+    return [
+        (process.returncode, [json.loads(line) for line in out.splitlines() if line.startswith("{")], err)
+        for process, (out, err) in zip(processes, ended, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_every_rank_has_its_share_of_every_step(log: Log, tmp_path: Path, size: int) -> None:
+    asyncio.run(log.write(*(record for name in "abcdef" for record in group(name))))
+    ranks = job(log, tmp_path, size)
+    for code, _, complaint in ranks:
+        assert code == 0, complaint
+    said = [lines for _, lines, _ in ranks]
+    assert all(lines[-1] == {"ended": True} for lines in said)
+    steps = list(zip(*(lines[:-1] for lines in said), strict=True))
+    assert [[line["step"] for line in step] for step in steps] == [[n] * size for n in (1, 2, 3)]
+    seen = Counter[tuple[str, int]]()
+    for step in steps:
+        assert len({line["packs"] for line in step}) == 1
+        assert {line["tokens"] for line in step} == {step[0]["total"]} == {float(sum(line["labels"] for line in step))}
+        assert {line["sequences"] for line in step} == {4}
+        filled = sum(line["unlabelled"] for line in step)
+        seen.update(tuple(sample) for line in step for sample in line["samples"])
+        assert filled < size
+    members = {(id_of(name), member) for name in "abcdef" for member in range(2)}
+    assert seen.keys() == members
+    finals = asyncio.run(log.finals())
+    assert sorted(final.group for final in finals) == sorted(map(id_of, "abcdef"))
+    history, uris = History(), set[str | None]()
+    for event in asyncio.run(log.read(Topic.POLICY_VERSIONS)):
+        if (published := fold(history, event)) is not None:
+            uris.add(published.uri)
+    assert uris == {None, "file:///by-rank-0"}
+
+
+def test_another_number_of_ranks_goes_on(log: Log, tmp_path: Path) -> None:
+    for size, name in ((3, "a"), (2, "c"), (1, "e")):
+        asyncio.run(log.write(*group(name), *group(chr(ord(name) + 1))))
+        ranks = job(log, tmp_path, size)
+        assert [code for code, _, _ in ranks] == [0] * size, ranks
+    assert sorted(final.step for final in asyncio.run(log.finals())) == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_rank_that_dies_ends_the_job_and_nothing_of_its_step_is_told(log: Log, tmp_path: Path) -> None:
+    asyncio.run(log.write(*group("a"), *group("b")))
+    (code, _, complaint), (dead, _, _) = job(log, tmp_path, 2, "die")
+    assert dead == 9
+    assert code != 0, complaint
+    assert asyncio.run(log.finals()) == []
+    ranks = job(log, tmp_path, 2)
+    assert [code for code, _, _ in ranks] == [0, 0]
+    assert len(asyncio.run(log.finals())) == 2
+
+
+def test_what_fails_on_rank_0_is_raised_on_all(log: Log, tmp_path: Path) -> None:
+    asyncio.run(log.write(*group("a"), *group("b")))
+    (first, _, why), (second, _, heard) = job(log, tmp_path, 2, "fail")
+    assert first != 0
+    assert second != 0
+    assert "above max_tokens 0" in why
+    assert "RanksDisagree: rank 0 failed: SettingsError" in heard
+
+
+def test_ranks_that_are_at_other_steps_stop_before_anything_is_told(log: Log, tmp_path: Path) -> None:
+    asyncio.run(log.write(*group("a"), *group("b")))
+    ranks = job(log, tmp_path, 2, "disagree")
+    for code, _, complaint in ranks:
+        assert code != 0
+        assert "rank 0 is at 1; rank 1 is at 77" in complaint
+    assert asyncio.run(log.finals()) == []

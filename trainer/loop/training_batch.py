@@ -1,0 +1,141 @@
+"""A batch in a training loop: its packs, what to divide by, and that it was trained (design/trainer#loop).
+
+Guarantees: the packs of all ranks hold each sample once, and as many for each rank; denominators are of all of them.
+Weights are published at the steps of the sync period, at no other unless that is asked for, and none is left out.
+Leaves out: drawing (`sync_group_stream`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.vocabulary import DropReason
+from rolloutlog.trainer.dispatch.batch import Batch, DrawnGroup, DrawnMember
+from rolloutlog.trainer.loop.job_ranks import JobRanks
+from rolloutlog.trainer.steps.step_report import StepReport
+
+if TYPE_CHECKING:
+    from rolloutlog.trainer.batches.advantages import Estimator
+    from rolloutlog.trainer.batches.losses import Denominators
+    from rolloutlog.trainer.batches.micro_batches import Overlong
+    from rolloutlog.trainer.batches.sampling import Sampling
+    from rolloutlog.trainer.batches.tensors import PackedBatch
+
+Saved = tuple[str, str | None]
+"""Where something lies, and its digest."""
+
+
+class Teller(Protocol):
+    """What a batch is told to."""
+
+    def __call__(
+        self, batch: Batch, *, publish: Saved | None, checkpoint: Saved | None, without: Mapping[str, DropReason] | None
+    ) -> StepReport:
+        """Put the step on the log."""
+        ...
+
+
+class TrainingBatch:
+    """A batch that is lent to a training loop: `trained` tells it. Its groups are on rank 0 alone.
+
+    `step` is its train step, None where each group has its own; `publishes`: weights are due after it.
+    """
+
+    __slots__ = ("_batch", "_denominators", "_ranks", "_tell", "publishes", "step")
+
+    def __init__(
+        self, step: int | None, batch: Batch | None, ranks: JobRanks, tell: Teller, *, publishes: bool
+    ) -> None:
+        """`batch` is None on ranks above 0."""
+        self.step, self.publishes = step, publishes
+        self._batch, self._ranks, self._tell = batch, ranks, tell
+        self._denominators: Denominators | None = None
+
+    def __iter__(self) -> Iterator[DrawnGroup]:
+        """Its groups."""
+        return iter(self.batch)
+
+    @property
+    def batch(self) -> Batch:
+        """What was drawn. Raises SettingsError on ranks above 0, which get packs alone."""
+        if self._batch is None:
+            raise SettingsError("groups are on rank 0 alone", "`packs` gives each rank its share")
+        return self._batch
+
+    @property
+    def groups(self) -> tuple[DrawnGroup, ...]:
+        """Its groups."""
+        return self.batch.groups
+
+    @property
+    def members(self) -> Iterator[DrawnMember]:
+        """All members of all groups."""
+        return self.batch.members
+
+    def packs(
+        self,
+        max_tokens: int,
+        *,
+        estimator: Estimator | None = None,
+        sampling: Sampling | None = None,
+        columns: Sequence[str] = (),
+        overlong: Overlong = "error",
+    ) -> list[PackedBatch]:
+        """This rank's share of the samples, in packs of at most `max_tokens` tokens, as many on every rank.
+
+        Arguments as of `samples_of` and `micro_batches`. Every rank calls it. Raises SettingsError.
+        """
+        from rolloutlog.trainer.batches.advantages import Estimator
+        from rolloutlog.trainer.batches.losses import Denominators
+        from rolloutlog.trainer.batches.micro_batches import micro_batches
+        from rolloutlog.trainer.batches.samples import samples_of
+        from rolloutlog.trainer.batches.tensors import PackedBatch
+
+        def shares() -> list[tuple[Denominators, list[PackedBatch]]]:
+            table = samples_of(self.batch, estimator=estimator or Estimator.GRPO, sampling=sampling, columns=columns)
+            dealt = micro_batches(table, max_tokens, ranks=self._ranks.size, overlong=overlong)
+            every = Denominators(0, 0)
+            for one in (one for share in dealt for one in share):
+                every += Denominators.of(one)
+            return [(every, [PackedBatch.of(one) for one in share]) for share in dealt]
+
+        self._denominators, own = self._ranks.deal(shares)
+        return own
+
+    @property
+    def denominators(self) -> Denominators:
+        """What the losses of its packs are divided by, on all ranks the same. Raises SettingsError before `packs`."""
+        if self._denominators is None:
+            raise SettingsError("denominators are of packs", "call `packs` first")
+        return self._denominators
+
+    def trained(
+        self,
+        *,
+        publish: Callable[[], Saved] | None = None,
+        checkpoint: Callable[[], Saved] | None = None,
+        without: Mapping[str, DropReason] | None = None,
+        early: bool = False,
+    ) -> StepReport:
+        """Record that it was trained; returns once that is on the log.
+
+        `publish` writes the weights and `checkpoint` the state, before anything is on the log; each returns where it
+        wrote, and a digest. Every rank calls it and them, and what rank 0's return counts. `early` publishes off the
+        sync period. Raises SettingsError where weights are due and aren't given, or given and aren't due,
+        RanksDisagree, and what `GroupStream.trained` raises.
+        """
+        if publish is not None and not self.publishes and not early:
+            raise SettingsError(
+                f"weights aren't due after step {self.step}", "publish where `batch.publishes`, or early=True"
+            )
+        if publish is None and self.publishes:
+            raise SettingsError(
+                f"weights are due after step {self.step}, or workers sample with older ones than was reckoned with",
+                "give publish=, or another `trainer.sync_period`; Start(timeline=False) is for who publishes none",
+            )
+        self._ranks.agree(self.step)
+        weights = publish() if publish else None
+        state = checkpoint() if checkpoint else None
+        return self._ranks.tell(lambda: self._tell(self.batch, publish=weights, checkpoint=state, without=without))
