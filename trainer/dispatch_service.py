@@ -32,15 +32,17 @@ async def run_dispatch(
     step: int | None = None,
     steps: int | None = None,
     drain: bool = False,
+    latest: bool = False,
     on_step: Callable[[StepReport], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> DispatchReport:
-    """Record batch after batch: from train step `step` on, at most `steps` of them, `drain` to the log's present end.
+    """Record batch after batch: from train step `step` on, at most `steps` of them, `drain` to the log's present end;
+    `latest` begins there, and skips what is open.
 
     `on_step` is called after each; `stop` ends it after the step that it is at. Raises what `GroupStream` raises.
     """
     report = DispatchReport()
-    async with GroupStream(settings, Start(step=step, payloads=False, timeline=False)) as stream:
+    async with GroupStream(settings, Start(step=step, payloads=False, timeline=False, latest=latest)) as stream:
         ending = asyncio.create_task(_stop_with(stop, stream)) if stop else None
         try:
             async for batch in stream.batches(drain=drain):

@@ -41,6 +41,9 @@ def run(
     step: Step = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="End after so many steps.")] = None,
     drain: Annotated[bool, typer.Option("--drain", help="End at the end that the log has now.")] = False,
+    latest: Annotated[
+        bool, typer.Option("--latest", help="Begin at the end that the log has now; what is open there is dropped.")
+    ] = False,
     metrics_port: Annotated[
         int | None, typer.Option("--metrics-port", min=1, max=65535, help="Numbers over HTTP, for Prometheus.")
     ] = None,
@@ -72,7 +75,7 @@ def run(
         lambda stop: exposed(
             metrics_port,
             metrics,
-            run_dispatch(reachable, step=step, steps=steps, drain=drain, on_step=on_step, stop=stop),
+            run_dispatch(reachable, step=step, steps=steps, drain=drain, latest=latest, on_step=on_step, stop=stop),
         ),
         lambda done: _print_totals(asdict(done), as_json),
     )

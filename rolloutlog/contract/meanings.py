@@ -89,6 +89,9 @@ DROPPED: Mapping[DropReason, str] = {
     DropReason.SURVIVORS: "fewer members with a reward are left than `min_survivors`",
     DropReason.ZERO_VARIANCE: "all rewards are equal, so that no advantage is left",
     DropReason.UNKNOWN_POLICY: "tokens of an unknown policy aren't trained live",
+    DropReason.ENVIRONMENT: "its environment has no part in a batch",
+    DropReason.FILTERED: "a filter found that it isn't worth a place; the event says which, and why",
+    DropReason.SKIPPED: "it was open when a trainer was started at the end of the log",
 }
 
 VERDICTS: Mapping[Verdict, str] = {

@@ -119,6 +119,7 @@ class DropReason(StrEnum):
     UNKNOWN_POLICY = "unknown-policy"
     ENVIRONMENT = "environment"
     FILTERED = "filtered"
+    SKIPPED = "skipped"
 
 
 class RejectReason(StrEnum):

@@ -1,8 +1,9 @@
-"""The stream's pure parts against a plain oracle, over any schedule: records of any attempt, duplicates, cancellations,
-expiries, draws ahead, what goes back, tellings that fail, crashes and starts (design/trainer#lending).
+"""The stream's pure parts against a plain oracle, over any schedule: records of any attempt, with and without a reward,
+late rewards, resumed prefixes, duplicates, cancellations, expiries, draws ahead, what goes back, tellings that fail,
+crashes and starts (design/trainer#lending).
 
-The oracle keeps the log as a list and knows nothing of indexes: at each moment it folds a group anew, by five sentences
-that stand here in plain Python. Leaves out: payloads, the broker, and settings but the default ones.
+The oracle keeps the log as a list and knows nothing of indexes: at each moment it folds a group anew, by a few
+sentences that stand here in plain Python. Leaves out: payloads, the broker, and settings but the default ones.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import TrainerSettings
-from rolloutlog.contract.vocabulary import DropReason, Status
+from rolloutlog.contract.vocabulary import DropReason, SeedKind, Status
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.lending import Lending
@@ -29,37 +30,67 @@ from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.ended_groups import EndedGroups
 from rolloutlog.trainer.steps.closing import closing_of
-from tests.trainer.desk import Desk, ended, live, rollout
+from tests.trainer.desk import Desk, ended, live, pending_reward, rollout
 
 GROUPS, SIZE = [*"abcdefghijklmnop"], 3
 STALE_FROM = 2
 """(max_staleness 1 + 1) * W 1."""
 
 
+class Late(NamedTuple):
+    """A reward that comes after its record, or before."""
+
+    made: Rollout
+    reward: float
+
+
+Fact = Rollout | Late | int
+"""A record, a late reward, or that a member was cancelled."""
+
+
+class Stands(NamedTuple):
+    """How a member stands, by which attempt, and its oldest and newest version."""
+
+    status: str
+    attempt: int
+    oldest: int = 0
+    newest: int = 0
+
+
 @dataclass
 class Oracle:
     """The log: what was said of each group, in order; and what the trainer has said."""
 
-    said: dict[str, list[Rollout | int]] = field(default_factory=dict)
+    said: dict[str, list[Fact]] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
     expired: dict[tuple[str, int], int] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     trained: dict[str, int] = field(default_factory=dict)
 
-    def member(self, group: str, index: int) -> tuple[str, int, int]:
-        """Status, attempt and version: the highest attempt stands, unless it expired, the first record of it counts;
-        a cancelled member is resolved unless it completes all the same."""
+    def member(self, group: str, index: int) -> Stands:
+        """The highest attempt stands, unless it expired, the first record of it counts; a cancelled member is resolved
+        unless it completes all the same; one that completed without its reward waits for it."""
         attempts: dict[int, Rollout] = {}
         for made in self.said.get(group, []):
             if isinstance(made, Rollout) and made.slot.member == index:
                 attempts.setdefault(made.slot.attempt, made)
-        status, attempt, version = "open", max(attempts, default=0), 0
+        attempt = max(attempts, default=0)
+        stands = Stands("open", attempt)
         if attempt > self.expired.get((group, index), 0):
-            made = attempts[attempt]
-            status, version = str(made.status), int(made.trajectory.segments[0][1])
-        if index in self.said.get(group, []) and status in ("open", "aborted"):
-            status = "cancelled"
-        return status, attempt, version
+            versions = versions_of(made := attempts[attempt])
+            stands = Stands(str(made.status), attempt, min(versions), max(versions))
+            if stands.status == "completed" and not self.rewarded(group, made):
+                stands = stands._replace(status="unrewarded")
+        if index in self.said.get(group, []) and stands.status in ("open", "aborted"):
+            stands = stands._replace(status="cancelled")
+        return stands
+
+    def rewarded(self, group: str, made: Rollout) -> bool:
+        """True if the record says its reward, or somebody else did, of that attempt."""
+        late = [fact.made.slot for fact in self.said[group] if isinstance(fact, Late)]
+        return made.trajectory.reward is not None or any(
+            (slot.member, slot.attempt) == (made.slot.member, made.slot.attempt) for slot in late
+        )
 
     def ready(self, group: str, step: int) -> dict[int, tuple[int, int]] | None:
         """Attempt and version of the members to train, where all are resolved, at least two are usable, none is stale
@@ -69,22 +100,24 @@ class Oracle:
         if any(self.stale(group, index, step) and index not in self.said[group] for index in range(SIZE)):
             return None
         kept = self.usable(group, step)
-        return kept if len(kept) >= 2 and all(v < step for _, v in kept.values()) else None
+        past = all(self.member(group, index).newest < step for index in kept)
+        return kept if len(kept) >= 2 and past else None
 
     def resolved(self, group: str) -> bool:
-        return all(self.member(group, index)[0] not in ("open", "aborted") for index in range(SIZE))
+        waiting = ("open", "aborted", "unrewarded")
+        return all(self.member(group, index).status not in waiting for index in range(SIZE))
 
     def stale(self, group: str, index: int, step: int) -> bool:
-        status, _, version = self.member(group, index)
-        return status == "completed" and step - version - 1 >= STALE_FROM
+        stands = self.member(group, index)
+        return stands.status == "completed" and step - stands.oldest - 1 >= STALE_FROM
 
     def usable(self, group: str, step: int) -> dict[int, tuple[int, int]]:
         """Completed and not stale: who was cancelled after he completed is never asked for again, and just leaves."""
         members = {index: self.member(group, index) for index in range(SIZE)}
         return {
-            index: (attempt, version)
-            for index, (status, attempt, version) in members.items()
-            if status == "completed" and not self.stale(group, index, step)
+            index: (stands.attempt, stands.oldest)
+            for index, stands in members.items()
+            if stands.status == "completed" and not self.stale(group, index, step)
         }
 
     def over(self, group: str) -> bool:
@@ -108,22 +141,54 @@ class StreamModel(RuleBasedStateMachine):
 
     @rule(
         group=st.sampled_from(GROUPS), member=st.integers(0, SIZE - 1), attempt=st.integers(1, 3),
-        age=st.integers(-1, 3), status=st.sampled_from([Status.COMPLETED] * 4 + [Status.ABORTED, Status.FAILED]),
+        age=st.integers(-1, 3), rewarded=st.booleans(),
+        status=st.sampled_from([Status.COMPLETED] * 4 + [Status.ABORTED, Status.FAILED]),
     )  # fmt: skip
-    def arrive(self, group: str, member: int, attempt: int, age: int, status: Status) -> None:
-        version = max(0, (self.lending.step or 1) - 1 - age)
-        made = rollout(member, version, group=group, size=SIZE, attempt=attempt)
+    def arrive(self, group: str, member: int, attempt: int, age: int, status: Status, rewarded: bool) -> None:
+        made = rollout(member, self.version(age), group=group, size=SIZE, attempt=attempt)
+        made = made if rewarded else pending_reward(made)
         self.say(group, made if status is Status.COMPLETED else ended(made, status))
+
+    @rule(
+        group=st.sampled_from(GROUPS), member=st.integers(0, SIZE - 1), attempt=st.integers(1, 3),
+        reward=st.sampled_from([0.0, 2.5]),
+    )  # fmt: skip
+    def annotate(self, group: str, member: int, attempt: int, reward: float) -> None:
+        """A reward of any attempt, whether it is there or not."""
+        self.say(group, Late(rollout(member, 0, group=group, size=SIZE, attempt=attempt), reward))
+
+    @rule(groups=st.sets(st.sampled_from(GROUPS), min_size=1), age=st.integers(1, 3), now=st.integers(-1, 1))
+    def abort_and_resume(self, groups: set[str], age: int, now: int) -> None:
+        """What is awaited comes as a prefix, or is one already, and the next attempt goes on from it."""
+        for group, member in product(sorted(groups), range(SIZE)):
+            if self.oracle.over(group):
+                continue
+            if self.oracle.member(group, member).status == "open":
+                attempt = self.next_attempt(group, member)
+                made = rollout(member, self.version(age), group=group, size=SIZE, attempt=attempt)
+                self.say(group, ended(made, Status.ABORTED))
+            stands = self.oracle.member(group, member)
+            if stands.status == "aborted":
+                versions = [stands.oldest] * 2 + [max(stands.newest, self.version(now))] * 2
+                attempt = stands.attempt + 1
+                self.say(
+                    group,
+                    rollout(member, versions, group=group, size=SIZE, attempt=attempt, seed_kind=SeedKind.RESUME),
+                )
 
     @rule(groups=st.sets(st.sampled_from(GROUPS), min_size=1), age=st.integers(0, 1))
     def arrive_whole(self, groups: set[str], age: int) -> None:
         """What is asked for comes, so that schedules reach the draw."""
         for group, member in product(sorted(groups), range(SIZE)):
-            status, highest, _ = self.oracle.member(group, member)
-            if status in ("open", "aborted") and not self.oracle.over(group):
-                attempt = max(highest, self.oracle.expired.get((group, member), 0)) + 1
-                version = max(0, (self.lending.step or 1) - 1 - age)
-                self.say(group, rollout(member, version, group=group, size=SIZE, attempt=attempt))
+            stands = self.oracle.member(group, member)
+            made = rollout(
+                member, self.version(age), group=group, size=SIZE, attempt=self.next_attempt(group, member)
+            )  # fmt: skip
+            if stands.status in ("open", "aborted") and not self.oracle.over(group):
+                self.say(group, made)
+            elif stands.status == "unrewarded" and not self.oracle.over(group):
+                made = rollout(member, 0, group=group, size=SIZE, attempt=stands.attempt)
+                self.say(group, Late(made, 1.0))
 
     @precondition(lambda self: self.facts)
     @rule(data=st.data())
@@ -249,7 +314,13 @@ class StreamModel(RuleBasedStateMachine):
 
     # how it is said
 
-    def say(self, group: str, fact: Rollout | int) -> None:
+    def version(self, age: int) -> int:
+        return max(0, (self.lending.step or 1) - 1 - age)
+
+    def next_attempt(self, group: str, member: int) -> int:
+        return max(self.oracle.member(group, member).attempt, self.oracle.expired.get((group, member), 0)) + 1
+
+    def say(self, group: str, fact: Fact) -> None:
         self.facts.append((group, fact))
         if not self.oracle.over(group):
             self.oracle.said.setdefault(group, []).append(fact)
@@ -257,11 +328,14 @@ class StreamModel(RuleBasedStateMachine):
         self.fold(group, fact)
         self.hear()
 
-    def fold(self, group: str, fact: Rollout | int) -> None:
-        if isinstance(fact, int):
-            self.desk.cancel([fact], group=group, size=SIZE)
-        else:
-            self.desk.say(fact)
+    def fold(self, group: str, fact: Fact) -> None:
+        match fact:
+            case int():
+                self.desk.cancel([fact], group=group, size=SIZE)
+            case Late(made, reward):
+                self.desk.annotate(made, {"reward": reward})
+            case _:
+                self.desk.say(fact)
         self.sampler.settle(0, group, self.lending.step)
 
     def ready(self, group: str) -> dict[int, tuple[int, int]] | None:
@@ -284,9 +358,9 @@ class StreamModel(RuleBasedStateMachine):
                 self.oracle.dropped.add(final.group)
 
     def check_expired(self, one: MemberExpired) -> None:
-        status, attempt, version = self.oracle.member(one.group, one.member)
-        assert (status in ("completed", "aborted"), attempt) == (True, one.attempt)
-        assert one.step - version - 1 >= STALE_FROM
+        stands = self.oracle.member(one.group, one.member)
+        assert (stands.status in ("completed", "aborted"), stands.attempt) == (True, one.attempt)
+        assert one.step - stands.oldest - 1 >= STALE_FROM
 
     def check_dropped(self, final: GroupFinal) -> None:
         stale = any(self.oracle.stale(final.group, index, final.step) for index in range(SIZE))
@@ -318,6 +392,11 @@ class StreamModel(RuleBasedStateMachine):
     @invariant()
     def every_group_ends_once(self) -> None:
         assert max(Counter(final.group for final in self.finals).values(), default=0) <= 1
+
+
+def versions_of(made: Rollout) -> list[int]:
+    """Of the segments, which are (timeline, version, length)."""
+    return [int(segment[1]) for segment in made.trajectory.segments]
 
 
 TestStreamModel = StreamModel.TestCase

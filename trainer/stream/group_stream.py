@@ -31,6 +31,7 @@ from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
 from rolloutlog.trainer.stream.batch_reader import BatchReader, Wish
 from rolloutlog.trainer.stream.opening import Parts, open_parts
+from rolloutlog.trainer.stream.skipping import skip_open_groups
 from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.stream.step_recorder import StepOutcome, StepRecorder
 
@@ -77,10 +78,19 @@ class GroupStream:
         lending = Lending(parts.sampler, parts.step)
         recorder = StepRecorder(parts, lending, self._settings.run_id)
         reader = BatchReader(parts, self._settings, self._start, lending, recorder)
+        if self._start.latest:
+            await self._skip(parts, recorder)
         self._opened = _Opened(parts, lending, recorder, reader)
         if self._stopping:
             reader.stop()
         return self
+
+    async def _skip(self, parts: Parts, recorder: StepRecorder) -> None:
+        try:
+            await skip_open_groups(parts, recorder)
+        except BaseException:
+            await self._stack.aclose()
+            raise
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         opened = self._open()

@@ -81,13 +81,15 @@ async def open_parts(
     marks, known = marks_of(origin.marks, count), await ends(connection, [Topic.ROLLOUTS])
     if origin.forked is not None:
         await check_seals(connection, origin.forked)
-    if origin.marks is not None and start.offsets is None:
+    if origin.marks is not None and start.offsets is None and not start.latest:
         check_marks(connection, marks, known)
     await _write_first(connection, writer, policies, origin.first)
     if origin.forked is not None:
         await check_seals(connection, origin.forked)
     restored = await restore_endings(connection, history, origin.marks, count, wait_s=HIDDEN_S)
     lows = {number: mark.low for number, mark in enumerate(marks)} | {**(start.offsets or {})}
+    if start.latest:  # what was deleted above a watermark would be skipped
+        lows = {number: max(low, known[Topic.ROLLOUTS, number].first) for number, low in lows.items()}
     rejected = await read_rejected(connection, lows, wait_s=HIDDEN_S)
     blobs = store_of(settings, patience_s=FOR_EVER)
     places = {(Topic.ROLLOUTS, number): low for number, low in lows.items()}

@@ -42,12 +42,12 @@ class SeedReader:
 
     def _fold(self, event: Event) -> None:
         assembly = self._assemblies[event.partition]
-        if (group := _origin_of(event, len(self._assemblies))) is not None:
+        if (group := origin_of(event, len(self._assemblies))) is not None:
             assembly.endings.saw_seed(group, event.offset)
         assembly.endings.next_seed = event.offset + 1
 
 
-def _origin_of(event: Event, partitions: int) -> str | None:
+def origin_of(event: Event, partitions: int) -> str | None:
     """The group of an origin seed that will get a final event; None for all else."""
     try:
         kind = read_headers(event, partitions)

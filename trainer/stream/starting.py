@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rolloutlog.contract.errors import NotFound, RunMismatch
+from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import PublishedPolicy, SavedCheckpoint
 from rolloutlog.contract.events.run import closed_steps, trainer_recorded
@@ -37,6 +37,8 @@ class Start:
     `resume` goes back: to the newest checkpoint that is live ("checkpoint"), to the one of a `state_dict`, or to a
     policy that was published. A new timeline begins with its weights, and the steps after it become void. A start that
     only goes on after a stop or a crash needs none.
+
+    `latest` begins at the end that `rollouts` and `seeds` have now: groups that are open there are dropped(skipped).
     """
 
     step: int | None = None
@@ -46,6 +48,12 @@ class Start:
     digest: str | None = None
     resume: Policy | Literal["checkpoint"] | Mapping[str, Any] | None = None
     offsets: Mapping[int, int] | None = None
+    latest: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError."""
+        if self.latest and self.offsets is not None:
+            raise SettingsError("a start is at the latest end or at `offsets`, not both", "give one of the two")
 
 
 @dataclass(slots=True, frozen=True)
