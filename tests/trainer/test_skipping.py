@@ -34,7 +34,7 @@ LATEST = Start(latest=True)
 
 
 def asked(name: str, **facts: Any) -> Seed:
-    return seed_of(name, group=id_of(name), **facts)
+    return seed_of(id_of(name), **facts)
 
 
 def skipped(finals: list[GroupFinal]) -> Counter[str]:
@@ -53,7 +53,6 @@ async def open_fresh(log: Log) -> int:
 
 async def test_what_is_open_at_the_end_is_skipped_once(log: Log) -> None:
     """Groups with records, and those that were only asked for; neither ended groups nor eval ones."""
-    await log.bring(0)
     await log.write(*group("a"), *group("b"))
     async with GroupStream(log.settings) as stream:
         await drained(stream)
