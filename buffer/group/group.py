@@ -100,7 +100,8 @@ class Group:
             return _same(known, said, record.attempt)
         self.shape, self.members[index] = shape, member
         member.seen[record.attempt] = said
-        member.notes = {attempt: notes for attempt, notes in member.notes.items() if attempt >= max(member.seen)}
+        if member.notes:
+            member.notes = {attempt: notes for attempt, notes in member.notes.items() if attempt >= max(member.seen)}
         if record.attempt < member.attempt:
             return Disposition.SUPERSEDED
         member.record = record

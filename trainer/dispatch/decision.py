@@ -130,12 +130,12 @@ class DispatchPolicy:
 
     def due(self, pending: PendingGroup, clock: int) -> int | None:
         """The next moment of the partition's time that may change the decision though nothing comes."""
-        wait_s, straggler = self._wait_s(pending), self.settings.straggler
-        moments = [
-            *([pending.timestamp + int(straggler.seconds * 1000)] if isinstance(straggler, Deadline) else []),
-            *([pending.asked_at + int(wait_s * 1000)] if wait_s is not None and pending.asked_at is not None else []),
-        ]
-        return min((moment for moment in moments if moment > clock), default=None)
+        straggler, asked, moments = self.settings.straggler, pending.asked_at, list[int]()
+        if isinstance(straggler, Deadline):
+            moments.append(pending.timestamp + int(straggler.seconds * 1000))
+        if asked is not None and (wait_s := self._wait_s(pending)) is not None:
+            moments.append(asked + int(wait_s * 1000))
+        return min((moment for moment in moments if moment > clock), default=None) if moments else None
 
     def weighed(self, env: str | None) -> bool:
         """False for the groups of an environment that gets no part of a batch."""
@@ -172,8 +172,8 @@ class DispatchPolicy:
 
     def _waited(self, pending: PendingGroup, clock: int) -> bool:
         """True where only members are missing that were asked for again, and too long ago."""
-        wait_s, asked = self._wait_s(pending), pending.asked_at
-        if wait_s is None or asked is None or clock - asked < wait_s * 1000:
+        asked = pending.asked_at
+        if asked is None or (wait_s := self._wait_s(pending)) is None or clock - asked < wait_s * 1000:
             return False
         return all(index in pending.tries for index in pending.group.open_members)
 

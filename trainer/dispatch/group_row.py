@@ -6,6 +6,7 @@ as the trainer would decide now. Leaves out: reading the log (`group_view`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rolloutlog.contract.events.group_events import GroupFinal, MemberOutcome
@@ -34,7 +35,7 @@ def group_row(
 def _rewarded(pending: PendingGroup, members: list[MemberOutcome]) -> list[MemberOutcome]:
     """Final events without rewards are shown with those of the records that they name."""
     known = {str(m.record.handle): m.reward for m in pending.group.members.values() if m.record is not None}
-    return [m if m.reward is not None else m.model_copy(update={"reward": known.get(m.handle or "")}) for m in members]
+    return [m if m.reward is not None else replace(m, reward=known.get(m.handle or "")) for m in members]
 
 
 def _status(decision: Decision) -> tuple[str, str | None]:

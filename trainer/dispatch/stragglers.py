@@ -6,13 +6,12 @@ Guarantees: pure; a policy differs from the others in one row of the table alone
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rolloutlog.contract.dispatch_settings import Deadline, OverProvision, Straggler
 
 
-@dataclass(slots=True, frozen=True)
-class Quorum:
+class Quorum(NamedTuple):
     """`suffice` fresh members are enough, and at most `keep` are trained. `over`: nobody else is sure to come."""
 
     suffice: int

@@ -6,7 +6,7 @@ nothing is written by their word. Leaves out: reading the value (`rollout_facts`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rolloutlog.buffer.group.member import Record
 from rolloutlog.contract.events.event import Event
@@ -18,8 +18,7 @@ from rolloutlog.contract.wire.claims import CLAIM
 from rolloutlog.contract.wire.rejection import Rejected
 
 
-@dataclass(slots=True, frozen=True)
-class Announced:
+class Announced(NamedTuple):
     """The record and the policies that its headers name; `event` None: memory didn't keep it."""
 
     slot: Slot
@@ -38,6 +37,11 @@ class Announced:
     def held(self) -> int:
         """Bytes of its value in memory."""
         return len(self.event.value or b"") if self.event else 0
+
+    @property
+    def by_handle(self) -> Announced:
+        """The same, its value not in memory."""
+        return self._replace(event=None)
 
 
 def announced(event: Event, partitions: int) -> Announced | None:

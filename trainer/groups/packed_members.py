@@ -1,4 +1,4 @@
-"""Members of a group that waits, as their headers announced them, in a hundred bytes each.
+"""Members of a group that waits, as their headers announced them, without their values, in a hundred bytes each.
 
 Guarantees: what went in comes out; a record that doesn't fit into a row, or differs from the others in what the members
 of a group share, isn't taken. Leaves out: what the records mean, for which they are unpacked (`pending_group`).
@@ -13,7 +13,6 @@ from struct import Struct
 from struct import error as DoesNotFit  # noqa: N812
 
 from rolloutlog.buffer.group.member import Record
-from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.slot import Slot
@@ -32,7 +31,6 @@ class PackedMembers:
 
     slot: Slot
     _rows: bytearray = field(default_factory=bytearray)
-    _events: dict[int, Event] | None = None
 
     def agrees_on(self, slot: Slot) -> bool:
         """True for a slot of the same shape as theirs."""
@@ -54,9 +52,6 @@ class PackedMembers:
         if digest.hex() != record.digest:
             return False
         self._rows += row
-        if fact.event is not None:
-            self._events = self._events or {}
-            self._events[slot.member] = fact.event
         return True
 
     def facts(self, partition: int) -> Iterator[Announced]:
@@ -67,5 +62,4 @@ class PackedMembers:
             slot = self.slot.of_member(member, attempt)
             handle, oldest = Handle(partition, offset, size), Policy(a, b)
             record = Record(attempt, Status.COMPLETED, handle, digest.hex(), timestamp, reward, oldest)
-            event = self._events.get(member) if self._events else None
-            yield Announced(slot, record, oldest, Policy(c, d), tokens, event)
+            yield Announced(slot, record, oldest, Policy(c, d), tokens, None)

@@ -8,7 +8,7 @@ stand (`rolloutlog.buffer.group.group`), and deciding (`decision`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rolloutlog.buffer.group.group import Disposition, Group, Shape
@@ -84,8 +84,8 @@ class PendingGroup:
 
     @property
     def group(self) -> Group:
-        """Who belongs to it and how they stand. Members that wait for others, with nothing said of them but what their
-        headers announced, are packed until somebody asks."""
+        """Who belongs to it and how they stand. Members that wait for others, with no value held and nothing said of them
+        but what their headers announced, are packed until somebody asks."""
         self._unpack()
         return self._group
 
@@ -148,10 +148,11 @@ class PendingGroup:
 
     def announce(self, fact: Announced, *, keep: bool) -> None:
         """Fold a record by its headers."""
-        kept, member = fact if keep else replace(fact, event=None), fact.slot.member
+        kept = fact if keep else fact.by_handle
         if self._pack(kept):
-            self._complete |= 1 << member
-            self._resolved |= 1 << member
+            bit = 1 << fact.slot.member
+            self._complete |= bit
+            self._resolved |= bit
         else:
             self._announce(kept)
         self._name(fact.slot)
@@ -164,7 +165,10 @@ class PendingGroup:
         self._look(member)
 
     def _pack(self, fact: Announced) -> bool:
-        """Take a member into those that wait packed, if nothing else was said of the group."""
+        """Take a member into those that wait packed, if nothing else was said of the group. One whose value is held is
+        dear anyway."""
+        if fact.event is not None:
+            return False
         if self._packed is not None:
             return self._packed.take(fact)
         known = self._group
@@ -279,7 +283,7 @@ class PendingGroup:
             self._drop(member)
         for member, fact in self.unread.items():
             self.memory.held -= fact.held
-            self.unread[member] = replace(fact, event=None)
+            self.unread[member] = fact.by_handle
 
     def _drop(self, member: int) -> None:
         if (payload := self.payloads.pop(member, None)) is not None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import orjson
 from pydantic import AfterValidator, Base64Bytes, BaseModel, ConfigDict, Field, ValidationError
@@ -39,10 +40,12 @@ Steps = Annotated[int, Field(gt=-COUNTED, lt=COUNTED, strict=True)]
 """A difference of steps."""
 
 
-class MemberOutcome(BaseModel):
-    """One member in a final event: `handle` of the record that stood, and its `reward` at the draw."""
+@dataclass(slots=True, frozen=True, kw_only=True)
+class MemberOutcome:
+    """One member in a final event: `handle` of the record that stood, and its `reward` at the draw. It is validated
+    where it is read, as part of its `GroupFinal`, and not where a trainer makes it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     member: Member
     attempt: Counted

@@ -54,7 +54,7 @@ def read_headers(event: Event, partitions: int | None = None) -> EventType:
     event_type, headers = read_attributes(event), event.headers
     group = headers.require(Headers.group)
     _check_slot(event_type, headers)
-    if event.key != group.encode():
+    if event.key != headers.raw[Headers.group.name]:
         raise Rejected(RejectReason.KEY, f"key {(event.key or b'')[:80]!r} isn't the group {group[:80]!r}")
     if event_type in STATUS_OF and headers.id != (own := attempt_id(group, headers.member or 0, headers.attempt or 1)):
         raise Rejected(RejectReason.HEADER_MALFORMED, f"id {headers.id} of a record that must have {own}")
