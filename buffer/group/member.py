@@ -113,7 +113,7 @@ class Member:
         """Reward of the standing record: the newest annotation, else the record's; None while it is pending."""
         if self.record is None:
             return None
-        return self.facts.get("reward", self.record.reward)
+        return self.record.reward if not self.notes else self.facts.get("reward", self.record.reward)
 
     @property
     def complete(self) -> bool:

@@ -20,8 +20,8 @@ from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
 def ready_by_headers(pending: PendingGroup, dispatch: DispatchPolicy, step: int, most: int) -> GroupVerdict | None:
     """The verdict on the `most` members that would be kept of a group that isn't waited for, if all of them are surely
     fresh at that step; None where their values must be read to know. Masks aren't in it."""
-    kept = pending.complete_members[:most]
-    facts = [pending.unread[member] for member in kept if member in pending.unread]
+    kept, unread = pending.complete_members[:most], pending.unread
+    facts = [unread[member] for member in kept if member in unread]
     if len(facts) < len(kept) or dispatch.filters or not dispatch.weighed(pending.env):
         return None
     if not _learnable(pending, dispatch, kept):
@@ -37,7 +37,8 @@ def ready_by_headers(pending: PendingGroup, dispatch: DispatchPolicy, step: int,
 
 
 def _learnable(pending: PendingGroup, dispatch: DispatchPolicy, kept: Iterable[int]) -> bool:
-    rewards = [pending.group.members[member].reward for member in kept]
+    members = pending.group.members
+    rewards = [members[member].reward for member in kept]
     varied = not dispatch.settings.drop_zero_variance or len(set(rewards)) > 1
     return varied and len(rewards) >= dispatch.settings.min_survivors
 
@@ -51,6 +52,7 @@ def _fresh(fact: Announced, step: int) -> MemberVerdict:
         seq_staleness=step - oldest - 1,
         response_tokens=fact.tokens,
         mask_runs=NOTHING,
+        trainable_tokens=0,
         oldest=oldest,
         newest=newest,
     )

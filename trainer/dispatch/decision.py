@@ -225,8 +225,9 @@ def _may_ask(pending: PendingGroup, member: int, tries: int | None) -> bool:
 def _differ(pending: PendingGroup, verdict: GroupVerdict) -> bool:
     """True where the rewards of some agent that trains differ: each is compared with its own kind."""
     rewards: defaultdict[str, set[float | None]] = defaultdict(set)
+    members = pending.group.members
     for member in verdict.members:
-        own = pending.group.members[member.member].reward
+        own = members[member.member].reward
         for agent in pending.tokens[member.member].agents:
             if agent.trainable:
                 rewards[agent.name].add(own if agent.reward is None else agent.reward)

@@ -11,7 +11,7 @@ from rolloutlog.buffer.group.member import Member, MemberStatus
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, MemberOutcome
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.trainer.groups.pending_group import PendingGroup
-from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
+from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberTokens, MemberVerdict
 
 
 def final_of(
@@ -43,7 +43,11 @@ def final_of(
 def outcomes_of(pending: PendingGroup, verdict: GroupVerdict, *, trained: bool) -> list[MemberOutcome]:
     """How every member stands; what a trained group leaves out is expired, or surplus."""
     judged = {m.member: m for m in (*verdict.stale, *verdict.members)}
-    return [_outcome(pending, index, judged.get(index), trained=trained) for index in range(pending.group.size)]
+    group = pending.group
+    return [
+        _outcome(index, group.members.get(index) or Member(), judged.get(index), pending.tokens.get(index), trained)
+        for index in range(group.size)
+    ]
 
 
 def expired_of(pending: PendingGroup, expired: MemberVerdict, *, step: int, timeline: int) -> MemberExpired:
@@ -63,9 +67,10 @@ def expired_of(pending: PendingGroup, expired: MemberVerdict, *, step: int, time
     )
 
 
-def _outcome(pending: PendingGroup, index: int, judged: MemberVerdict | None, *, trained: bool) -> MemberOutcome:
-    member = pending.group.members.get(index) or Member()
-    tokens, record, status = pending.tokens.get(index), member.record, member.status
+def _outcome(
+    index: int, member: Member, judged: MemberVerdict | None, tokens: MemberTokens | None, trained: bool
+) -> MemberOutcome:
+    record, status = member.record, member.status
     if member.is_rejected or status is MemberStatus.OPEN:
         record = None
     verdict = judged.verdict if judged else None

@@ -73,10 +73,10 @@ class Assembly:
     def _fold(self, event: Event, fact: Fact, keep_payload: bool) -> PendingGroup:
         pending = self._pending(fact.group, event)
         match fact:
-            case Arrived(rollout, record, payload):
-                pending.admit(record, rollout, payload if keep_payload else None)
             case Announced():
                 pending.announce(fact, keep=keep_payload)
+            case Arrived(rollout, record, payload):
+                pending.admit(record, rollout, payload if keep_payload else None)
             case Bad(slot, rejected):
                 pending.reject(slot, rejected)
             case Annotated(slot, event_id, facts):

@@ -84,8 +84,8 @@ class PendingGroup:
 
     @property
     def group(self) -> Group:
-        """Who belongs to it and how they stand. Members that wait for others, with no value held and nothing said of them
-        but what their headers announced, are packed until somebody asks."""
+        """Who belongs to it and how they stand. Members that wait for others without their values, with nothing said of
+        them but what their headers announced, are packed until somebody asks."""
         self._unpack()
         return self._group
 

@@ -147,6 +147,7 @@ def _judge(member: MemberTokens, age: _Age, spans: Spans, step: int, rule: Rule)
         abandoned=age.abandoned,
         nothing_left=may_train > 0 and not len(spans),
     )
+    trained = tokens_in(spans) if cause is None else 0
     if cause is not None:
         spans, verdict = NOTHING, _failed_verdict(cause, rule)
     elif not may_train:
@@ -154,7 +155,7 @@ def _judge(member: MemberTokens, age: _Age, spans: Spans, step: int, rule: Rule)
     elif not age.known:
         verdict = Verdict.UNKNOWN
     else:
-        verdict = Verdict.FRESH if tokens_in(spans) == may_train else Verdict.PARTLY
+        verdict = Verdict.FRESH if trained == may_train else Verdict.PARTLY
     return MemberVerdict(
         member=member.member,
         attempt=member.attempt,
@@ -162,6 +163,7 @@ def _judge(member: MemberTokens, age: _Age, spans: Spans, step: int, rule: Rule)
         seq_staleness=staleness,
         response_tokens=member.response_tokens,
         mask_runs=spans,
+        trainable_tokens=trained,
         cause=cause,
         oldest=age.oldest,
         newest=age.newest,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from rolloutlog.contract.record.trajectory import SAMPLED, Trajectory
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.staleness.agents import Agent, agents_of, judged_runs, trained_nodes
 from rolloutlog.trainer.staleness.labels import unlabelled
-from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, masks_digest, tokens_in
+from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, masks_digest
 
 UNKNOWN_POLICY = np.array([-1], np.int32)
 """Timeline and version of tokens whose source knew no policy: no timeline of any run."""
@@ -90,12 +91,12 @@ class MemberTokens:
         return self.response_tokens if self.loss_mask is None else int(self.loss_mask.sum())
 
 
-@dataclass(slots=True, frozen=True)
-class MemberVerdict:
+class MemberVerdict(NamedTuple):
     """What the rule says of one member at a step. Ages are of the tokens of agents that train.
 
-    `mask_runs` are the trained response tokens as `[start, length]` rows. `seq_staleness` is of the oldest sampled
-    token, in train steps, None where no policy is known; `oldest` and `newest` are effective versions.
+    `mask_runs` are the response tokens in the loss as `[start, length]` rows, `trainable_tokens` counts them.
+    `seq_staleness` is of the oldest sampled token, in train steps, None where no policy is known; `oldest` and
+    `newest` are effective versions.
     """
 
     member: int
@@ -104,14 +105,10 @@ class MemberVerdict:
     seq_staleness: int | None
     response_tokens: int
     mask_runs: Spans
+    trainable_tokens: int
     cause: Cause | None = None
     oldest: int | None = None
     newest: int | None = None
-
-    @property
-    def trainable_tokens(self) -> int:
-        """Response tokens in the loss."""
-        return tokens_in(self.mask_runs)
 
     @property
     def usable(self) -> bool:

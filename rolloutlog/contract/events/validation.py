@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.event import SCHEMA, Event
-from rolloutlog.contract.ids import attempt_id, digest_of
+from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.provenance import STATUS_OF, derived, disagreement
@@ -56,7 +56,7 @@ def read_headers(event: Event, partitions: int | None = None) -> EventType:
     _check_slot(event_type, headers)
     if event.key != headers.raw[Headers.group.name]:
         raise Rejected(RejectReason.KEY, f"key {(event.key or b'')[:80]!r} isn't the group {group[:80]!r}")
-    if event_type in STATUS_OF and headers.id != (own := attempt_id(group, headers.member or 0, headers.attempt or 1)):
+    if event_type in STATUS_OF and headers.id != (own := Slot.of(headers).event_id):
         raise Rejected(RejectReason.HEADER_MALFORMED, f"id {headers.id} of a record that must have {own}")
     if partitions is not None and partition_of(group, partitions) != event.partition:
         raise Rejected(
