@@ -10,6 +10,7 @@ names the same fold comes again. Leaves out: reading.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +25,8 @@ FAILED = frozenset({DropReason.SURVIVORS, DropReason.EXPIRED, DropReason.NO_TOKE
 
 @dataclass(slots=True, frozen=True)
 class FreshGroup:
-    """An open group: its seed where it is this feeder's, where that lies, and the next `group-events` offset of its
-    partition when it was written or read, below which its end can't be."""
+    """An open group: its seed where it is this feeder's, where that lies, and an offset of `group-events` of its
+    partition below which neither its end can be, nor that of a group whose seed was read later."""
 
     seed: Seed | None
     partition: int
@@ -42,10 +43,16 @@ class FreshGroups:
     tries: int
     events: dict[int, int] = field(default_factory=dict[int, int])
     again: deque[FreshGroup] = field(default_factory=deque[FreshGroup])
+    _floor: dict[int, int] = field(default_factory=dict[int, int])
+    """`events` when all ends that were read last had their seeds: an end that is read before its seed lies above it."""
     _open: dict[str, FreshGroup] = field(default_factory=dict[str, FreshGroup])
     _repeats: set[str] = field(default_factory=set[str])
     """Seeds of this feeder that asked again."""
     _early: dict[str, GroupFinal] = field(default_factory=dict[str, GroupFinal])
+
+    def begins(self, events: Mapping[int, int]) -> None:
+        """Reading `group-events` begins at these offsets."""
+        self.events, self._floor = dict(events), dict(events)
 
     @property
     def count(self) -> int:
@@ -67,12 +74,13 @@ class FreshGroups:
         if seed.kind != SeedKind.FRESH or seed.run_kind is RunKind.EVAL:
             return
         own = seed if seed.env == self.env and seed.fresh is not None else None
-        self._open[seed.group] = FreshGroup(own, partition, offset, self.events.get(partition, 0))
+        self._open[seed.group] = FreshGroup(own, partition, offset, self._floor.get(partition, 0))
         if own is not None and own.fresh is not None and own.fresh.ordinal:
             self._repeats.add(own.id)
             self.again = deque(one for one in self.again if one.seed is None or after(one.seed).id != seed.id)
         if (final := self._early.pop(seed.group, None)) is not None:
             self.ended(final)
+        self._settle()
 
     def ended(self, final: GroupFinal) -> None:
         """A final event; a void one, of a step that a resume took back, ends its group too: no member of it is asked
@@ -82,16 +90,22 @@ class FreshGroups:
             self._early[final.group] = final
         elif group.seed is not None and final.reason in FAILED and self._has_tries(group.seed):
             self.again.append(group)
+        self._settle()
 
     def settled(self) -> None:
         """All seeds are read that were there when the finals were: what is left of these is of no fresh group."""
         self._early.clear()
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._early:
+            self._floor = dict(self.events)
 
     def starts(self, partition: int, seeds: int) -> tuple[int, int]:
         """From which offsets of `seeds` and `group-events` the same fold comes again; `seeds` is the next one now."""
         held = [one for one in (*self._open.values(), *self.again) if one.partition == partition]
-        first = min(held, key=lambda one: one.offset, default=None)
-        return (seeds, self.events.get(partition, 0)) if first is None else (first.offset, first.events)
+        floor = self._floor.get(partition, 0)
+        return min((one.offset for one in held), default=seeds), min((one.events for one in held), default=floor)
 
     def _has_tries(self, seed: Seed) -> bool:
         """Unless it was asked again already, which a reader may see before its end."""

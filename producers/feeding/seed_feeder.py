@@ -139,7 +139,7 @@ class SeedFeeder:
         await writer.start()
         self._resume((await read_run(connection)).cursors.get(self._name))
         starts = await _starts(connection, record.partitions, self._cursor)
-        self._groups.events = {number: starts[Topic.GROUP_EVENTS, number] for number in range(record.partitions)}
+        self._groups.begins({number: starts[Topic.GROUP_EVENTS, number] for number in range(record.partitions)})
         tail = await self._stack.enter_async_context(Tail(connection, starts))
         bounds = OpenBounds(connection, record.trainer_settings() or settings.trainer)
         self._parts = _Parts(connection, writer, tail, bounds, record.partitions)

@@ -1,7 +1,7 @@
 """Where fresh tasks come from: an environment, or a file of rows (design/live-loop#feeder).
 
-Guarantees: the same task at the same place, however often it is read; a row that isn't an object is an error that names
-its line, before anything of it is on the log. Leaves out: the environment itself.
+Guarantees: the same task at the same place, however often it is read; a row that isn't an object, or whose key another
+row has, is an error that names it, before anything of it is on the log. Leaves out: the environment itself.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import orjson
 
 from rolloutlog.contract.errors import MissingExtra, PathUnusable, SettingsError
 from rolloutlog.contract.ids import id_of
+from rolloutlog.contract.wire.headers import MAX_TEXT
 from rolloutlog.producers.environments.task_environment import TaskEnvironment
 
 KEY = "key"
@@ -34,7 +35,8 @@ class TaskSource:
     def tasks(self, first: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Place, key and task of each, from place `first` on."""
         for place, task in enumerate(islice(self.read(), first, None), first):
-            yield place, str(task.get(KEY, place)), task
+            own = task.get(KEY)
+            yield place, str(place if own is None else own), task
 
 
 def environment_tasks(environment: TaskEnvironment[Any], seed: int) -> TaskSource:
@@ -51,7 +53,38 @@ def file_tasks(env: str, path: Path) -> TaskSource:
     if not path.exists():
         raise PathUnusable(f"there is no {path}")
     read = _jsonl if path.suffix in (".jsonl", ".json") else _parquet if path.suffix == ".parquet" else _dataset
-    return TaskSource(env, id_of("file", env, path.name), lambda: read(path))
+    return TaskSource(env, id_of("file", env, path.name), lambda: _keyed(read(path), path))
+
+
+def _keyed(rows: Iterator[dict[str, Any]], path: Path) -> Iterator[dict[str, Any]]:
+    """Rows that each have a key of their own: of two with one key the second would ask for the first one's group. Of
+    each key 64 bits of its digest are remembered, of a row without one a byte. Raises SettingsError."""
+    seen, unkeyed = set[int](), bytearray()
+    for place, row in enumerate(rows):
+        own = row.get(KEY)
+        if own is not None and (not isinstance(own, str | int) or isinstance(own, bool) or len(str(own)) > MAX_TEXT):
+            raise _bad_key(path, place, f"has the key {own!r:.80}, which is neither a short text nor a whole number")
+        key = str(place if own is None else own)
+        digest = int(id_of("key", key)[:16], 16)
+        if not key or digest in seen or (own is not None and _is_place(key, unkeyed)):
+            raise _bad_key(
+                path, place, f"has the key {key[:80]!r}, which another row has" if key else "has an empty key"
+            )
+        unkeyed.append(own is None)
+        if own is not None:
+            seen.add(digest)
+        yield row
+
+
+def _is_place(key: str, unkeyed: bytearray) -> bool:
+    """True for the place of an earlier row without a key."""
+    return key.isascii() and key.isdecimal() and str(int(key)) == key and unkeyed[int(key) : int(key) + 1] == b"\1"
+
+
+def _bad_key(path: Path, place: int, why: str) -> SettingsError:
+    return SettingsError(
+        f"row {place + 1} of {path} {why}", f"`{KEY}` names a task among those of its file; without one its place does"
+    )
 
 
 def _jsonl(path: Path) -> Iterator[dict[str, Any]]:

@@ -128,3 +128,31 @@ def test_from_the_starts_that_it_names_the_same_groups_come_again(
     live.settled()
     assert again.count == live.count
     assert [one.seed for one in again.again] == [one.seed for one in live.again]
+
+
+@given(st.permutations([(kind, number) for number in range(5) for kind in ("seed", "final")]), st.integers(0, 10))
+def test_a_start_finds_the_same_groups_again_in_whatever_order_both_topics_were_read(
+    order: list[Event], stop: int
+) -> None:
+    """Each topic in its own order, one before the other as it likes; every other group has ended, some of them failed:
+    what a start reads from `starts` on is as open as before, and nothing more."""
+    seeds, finals = [seed(n) for n in range(5)], [final(seed(n), DropReason.SURVIVORS) for n in (4, 0, 2)]
+    groups = FreshGroups("sums", tries=1)
+    groups.begins({0: 0})
+    took = {"seed": 0, "final": 0}
+    for kind, _ in order[:stop]:
+        at = took[kind]
+        if kind == "seed":
+            groups.emitted(seeds[at], 0, at)
+        elif at < len(finals):
+            groups.events[0] = at + 1
+            groups.ended(finals[at])
+        took[kind] = at + 1
+    seen, ended = groups.starts(0, took["seed"])
+    again = FreshGroups("sums", tries=1)
+    again.begins({0: ended})
+    for at in range(seen, 5):
+        again.emitted(seeds[at], 0, at)
+    for one in finals[ended:]:
+        again.ended(one)
+    assert {one for one in range(5) if seed(one).group in again._open} == {1, 3} & {*range(seen, 5)}  # pyright: ignore[reportPrivateUsage]

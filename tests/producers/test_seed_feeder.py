@@ -228,6 +228,33 @@ def test_rows_of_a_file_are_tasks_and_a_bad_one_is_named(tmp_path: Path) -> None
         file_tasks("sums", tmp_path / "none.jsonl")
 
 
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (['{"key": "a"}', '{"key": "b"}', '{"key": "a"}'], "row 3 .* 'a', which another row has"),
+        (['{"key": 1}', '{"key": "1"}'], "row 2 .* '1', which another row has"),
+        (['{"key": "1"}', "{}"], "row 2 .* '1', which another row has"),
+        (["{}", '{"key": "b"}', '{"key": "0"}'], "row 3 .* '0', which another row has"),
+        (["{}", '{"key": ""}'], "row 2 .* an empty key"),
+        (['{"key": true}'], "row 1 .* neither a short text nor a whole number"),
+        ([f'{{"key": "{"k" * 1025}"}}'], "row 1 .* neither a short text nor a whole number"),
+    ],
+)
+def test_a_key_that_another_row_has_is_refused(tmp_path: Path, rows: list[str], why: str) -> None:
+    """The second row's task would be asked for in the first one's group; also where a start goes on behind it."""
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("\n".join(rows))
+    for first in (0, len(rows) - 1):
+        with pytest.raises(SettingsError, match=why):
+            list(file_tasks("sums", path).tasks(first))
+
+
+def test_a_null_key_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"key": null}\n{"key": null}\n{"key": "05"}\n{"key": "4"}')
+    assert [key for _, key, _ in file_tasks("sums", path).tasks(0)] == ["0", "1", "05", "4"]
+
+
 def test_rows_of_a_parquet_file_are_tasks(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
