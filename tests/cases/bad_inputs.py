@@ -238,6 +238,7 @@ BAD_INPUTS: tuple[BadInput, ...] = (
     _slot("group-of-too-many", Reason.MEMBER_RANGE, group_size=4097),
     _slot("needs-more-than-it-has", Reason.GROUP_SIZE, group_train=3),
     _slot("attempt-zero", Reason.HEADER_MALFORMED, attempt=0),
+    _slot("attempt-without-a-next", Reason.HEADER_MALFORMED, attempt=2**62),
     _body("null-value", Reason.VALUE_NULL, lambda raw: replace(raw, value=None)),
     _body("not-json", Reason.NOT_JSON, lambda raw: raw.holding(b"{ truly not", value.JSON)),
     _body("not-utf8-json", Reason.NOT_JSON, lambda raw: raw.holding(b'{"record": "\xff"}', value.JSON)),

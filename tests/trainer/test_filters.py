@@ -29,11 +29,29 @@ class Long:
         return f"{longest} tokens" if longest > self.most else None
 
 
+class Loud:
+    name = "loud"
+
+    def reason(self, group: GroupFacts) -> str | None:
+        return "\udcff" + "x" * 3_000_000
+
+
 class Broken:
     name = "broken"
 
     def reason(self, group: GroupFacts) -> str | None:
         raise KeyError(group.group)
+
+
+def test_whatever_a_filter_says_can_be_written() -> None:
+    desk = Desk()
+    sampler = Sampler({0: desk.assembly}, DispatchPolicy(TrainerSettings(), live(), (Loud(),)), OldestFirst())
+    desk.say(rollout(0, group="g"), rollout(1, group="g"))
+    sampler.settle(0, "g", 5)
+    (event,) = sampler.unwritten.events(0)
+    assert event.value is not None
+    assert b"loud: \\\\udcffxxx" in event.value
+    assert len(event.value) < 4000
 
 
 def test_the_drop_says_name_and_reason() -> None:

@@ -6,12 +6,13 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rolloutlog.consumers.audit.auditor import audit
-from rolloutlog.contract.errors import Fenced
+from rolloutlog.contract.errors import Fenced, SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.vocabulary import DropReason
@@ -273,4 +274,40 @@ async def test_an_answer_that_is_lost_costs_no_step(log: Log, faults: WireFaults
         batch = await anext(stream.batches())
         faults.plan("EndTxn", "after", lost)
         assert (await stream.trained(batch)).groups == 2
+    await trained_once(log, "a", "b")
+
+
+async def test_who_is_cancelled_before_the_iterator_before_has_left_has_no_turn(log: Log) -> None:
+    """Else two read at once, and what the first one draws is lent to nobody and holds all steps after it."""
+    async with GroupStream(log.settings) as stream:
+        first, second = stream.batches(), stream.batches()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(first), 0.7)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(second), 0.01)  # the first one's wait lasts up to half a second
+        waiting = asyncio.create_task(anext(second))
+        await asyncio.sleep(0)
+        await log.write(*group("a"), *group("b"), *group("c"), *group("d"))
+        for batch in (await waiting, await anext(second)):
+            await stream.trained(batch)
+    await trained_once(log, *"abcd")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"publish": Path("w")},
+        {"publish": ""},
+        {"publish": "w", "digest": b"d"},
+        {"checkpoint": "\udcff"},
+        {"checkpoint": "c", "checkpoint_digest": 7},
+    ],
+)
+async def test_what_no_event_can_say_is_refused_and_the_batch_stays_lent(log: Log, told: dict[str, Any]) -> None:
+    async with GroupStream(log.settings) as stream:
+        await log.write(*group("a"), *group("b"))
+        batch = await anext(stream.batches())
+        with pytest.raises(SettingsError, match="isn't a text"):
+            await stream.trained(batch, **told)
+        await stream.trained(batch, publish="w")
     await trained_once(log, "a", "b")

@@ -22,9 +22,12 @@ from typing import Any, Protocol
 from rolloutlog.contract.errors import FilterFailed, SettingsError
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import Verdict
+from rolloutlog.contract.wire.refusal import text_of
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict
 
+DETAIL = 1000
+"""Letters of what is said at most: a whole rollout in it would be no reason."""
 GROUP = "rolloutlog.group_filters"
 """Entry points by which a package offers filters: a class without arguments, by the filter's name."""
 
@@ -98,7 +101,7 @@ def objection(filters: Iterable[GroupFilter], facts: GroupFacts) -> str | None:
         except Exception as error:
             raise FilterFailed(f"filter {each.name} failed on group {facts.group}: {error!r}") from error
         if said is not None:
-            return f"{each.name}: {said}"
+            return text_of(f"{each.name}: {said}")[:DETAIL]
     return None
 
 

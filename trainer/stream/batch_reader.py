@@ -78,10 +78,12 @@ class BatchReader:
             self._parts.blobs.stop()
 
     async def turn_to(self, iterator: Iterator | None) -> None:
-        """From now on it reads for this one: the one before leaves."""
-        before, self._iterator = self._iterator, iterator
-        if before is not None and before is not iterator:
-            await before.leave()
+        """From now on it reads for this one, once the one before has left: who is cancelled before that has no turn."""
+        while (before := self._iterator) is not iterator:
+            if before is not None:
+                await before.leave()
+            if self._iterator is before:  # else a third one was quicker
+                self._iterator = iterator
 
     @contextmanager
     def awaited(self) -> Generator[None]:

@@ -19,6 +19,7 @@ from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason
+from rolloutlog.contract.wire.refusal import text_of
 from rolloutlog.kafka.client.failures import retrieve_exception
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.batch import Batch
@@ -43,6 +44,13 @@ class StepOutcome:
     digest: str | None = None
     checkpoint: tuple[str, str | None] | None = None
     without: Mapping[str, DropReason] = field(default_factory=dict[str, DropReason])
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for what no event can say."""
+        saved, saved_digest = self.checkpoint or (None, None)
+        for name, said in {"publish": self.publish, "digest": self.digest, "checkpoint": saved}.items():
+            _check_text(name, said)
+        _check_text("checkpoint_digest", saved_digest)
 
 
 @dataclass(slots=True, frozen=True)
@@ -120,10 +128,25 @@ class StepRecorder:
         parts = self._parts
         await parts.seeds.advance()
         notes = parts.sampler.unwritten.take()
-        told = replace(notes, dropped=[*notes.dropped, *left_out.dropped])
-        report = StepReport.of(kept, told)
+        try:
+            told = replace(notes, dropped=[*notes.dropped, *left_out.dropped])
+            report = StepReport.of(kept, told)
+            await self._write(*self._step(kept, told, outcome, policy))
+        except BaseException:
+            parts.sampler.unwritten.put_back(notes)
+            raise
+        self.written.add(told)
+        if policy is not None:
+            parts.intake.policies.wrote(policy)
+        return report
+
+    def _step(
+        self, kept: Batch, told: UnwrittenEvents, outcome: StepOutcome, policy: Policy | None
+    ) -> tuple[list[Outgoing], Closing]:
+        """The records of a step, and what it closes."""
         closing = self._closing(told, [group.final for group in kept.groups], step=kept.closes)
-        closing = replace(closing, groups=group_counts(parts.sampler, {final.group for final in closing.finals}))
+        counts = group_counts(self._parts.sampler, {final.group for final in closing.finals})
+        closing = replace(closing, groups=counts)
         events = step_events(
             kept,
             told,
@@ -135,15 +158,7 @@ class StepRecorder:
             digest=outcome.digest,
             checkpoint=outcome.checkpoint,
         )
-        try:
-            await self._write(events, closing)
-        except BaseException:
-            parts.sampler.unwritten.put_back(notes)
-            raise
-        self.written.add(told)
-        if policy is not None:
-            parts.intake.policies.wrote(policy)
-        return report
+        return events, closing
 
     async def _write_notes(self) -> None:
         async with self._parts.writer.turn:
@@ -174,3 +189,10 @@ class StepRecorder:
             what = "weights can't be published" if outcome.publish else "there are no checkpoints"
             raise SettingsError(f"{what} over imported policies: no timeline was started")
         return None if outcome.publish is None else Policy(history.timeline, batch.step)
+
+
+def _check_text(name: str, said: object) -> None:
+    """A place or a digest is a text, as every language reads it: no path object, nothing empty, no half characters."""
+    if said is None or (isinstance(said, str) and said and said == text_of(said)):
+        return
+    raise SettingsError(f"{name} isn't a text that the log can hold: {said!r:.200}", "a path is given as str(path)")

@@ -92,7 +92,7 @@ class Ask(_Fact):
     """One member asked for, and the attempt it will be."""
 
     member: Count
-    attempt: int = Field(ge=1, lt=LIMIT)
+    attempt: int = Field(ge=1, lt=COUNTED)
 
 
 class Seed(_Fact):

@@ -13,6 +13,7 @@ from typing import Any
 
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import attempt_id, rollout_id
+from rolloutlog.contract.numbers import COUNTED
 from rolloutlog.contract.vocabulary import RejectReason, RunKind
 from rolloutlog.contract.wire.headers import FIELDS, REMEMBERED, Field, Headers
 from rolloutlog.contract.wire.rejection import Rejected
@@ -96,8 +97,8 @@ def check_slot(slot: Slot) -> None:
         raise Rejected(RejectReason.MEMBER_RANGE, said)
     if not 0 < slot.needed <= slot.group_size:
         raise Rejected(RejectReason.GROUP_SIZE, f"{slot.needed} members needed of {slot.group_size}")
-    if slot.attempt < 1:
-        raise Rejected(RejectReason.HEADER_MALFORMED, "attempts count from 1")
+    if not 0 < slot.attempt < COUNTED:
+        raise Rejected(RejectReason.HEADER_MALFORMED, "attempts count from 1, and the next one can be said")
 
 
 @lru_cache(REMEMBERED)
