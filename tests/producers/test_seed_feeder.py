@@ -162,7 +162,8 @@ from rolloutlog.producers.feeding.task_source import TaskSource
 
 async def main():
     settings = Settings.model_validate_json(sys.argv[1])
-    tasks = TaskSource("sums", "numbers", lambda: ({"key": f"task-{n}", "sum": [n, n]} for n in range(6 * times)))
+    count = int(sys.argv[2])
+    tasks = TaskSource("sums", "numbers", lambda: ({"key": f"task-{n}", "sum": [n, n]} for n in range(count)))
     async with SeedFeeder(settings, tasks, epochs=1, tries=2) as feeder:
         print("open", flush=True)
         print(await feeder.run(), flush=True)

@@ -286,11 +286,22 @@ async def test_who_is_cancelled_before_the_iterator_before_has_left_has_no_turn(
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(second), 0.01)  # the first one's wait lasts up to half a second
         waiting = asyncio.create_task(anext(second))
-        await asyncio.sleep(0)
         await log.write(*group("a"), *group("b"), *group("c"), *group("d"))
-        for batch in (await waiting, await anext(second)):
-            await stream.trained(batch)
+        await stream.trained(await waiting)
+        await stream.trained(await anext(second))
     await trained_once(log, *"abcd")
+
+
+async def test_an_iterator_that_somebody_was_cancelled_over_goes_on(log: Log) -> None:
+    async with GroupStream(log.settings) as stream:
+        first = stream.batches()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(first), 0.7)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream.batches()), 0.01)
+        await log.write(*group("a"), *group("b"))
+        await stream.trained(await anext(first))
+    await trained_once(log, "a", "b")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ class BatchIterator(AsyncIterator[Batch]):
         self._asked = True
         try:
             await self._reader.turn_to(self)
+            if self._wish.over:  # somebody was cancelled who waited for this one to leave
+                await self.leave()
             self._go_on()
             return await self._next()
         finally:
@@ -50,18 +52,15 @@ class BatchIterator(AsyncIterator[Batch]):
         self._go_on()
 
     async def leave(self) -> None:
-        """Read no more, and give back what nobody has asked for."""
-        drawing = self._drawing
-        if drawing is None:
-            return
-        self._wish.over = True
-        try:
+        """Read no more, and give back what nobody has asked for. Where that is cancelled it stops all the same."""
+        while (drawing := self._drawing) is not None:
+            self._wish.over = True
             await asyncio.wait({drawing})
-        finally:
-            self._wish.over = False
-        self._drawing = None
-        if not drawing.cancelled() and drawing.exception() is None and (batch := drawing.result()):
-            self._lending.give_back(batch)
+            if self._drawing is drawing:  # else whoever waits for it has it
+                self._drawing = None
+                if not drawing.cancelled() and drawing.exception() is None and (batch := drawing.result()):
+                    self._lending.give_back(batch)
+        self._wish.over = False
 
     def _go_on(self) -> None:
         for batch in self._lending.go_on():
