@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from rolloutlog.contract.errors import FilterFailed, SettingsError
+from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.vocabulary import DropReason, Verdict
+from rolloutlog.kafka.run_record import read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy, Drop, Ready
 from rolloutlog.trainer.dispatch.order import OldestFirst
 from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.groups.filters import GroupFacts, installed_filters, with_filters
+from rolloutlog.trainer.stream.group_stream import GroupStream
 from tests.trainer.desk import Desk, live, rollout
+from tests.trainer.log import Log
+from tests.trainer.test_stream import drained, group, names
 
 
 class Long:
@@ -57,9 +62,9 @@ def test_whatever_a_filter_says_can_be_written() -> None:
 def test_the_drop_says_name_and_reason() -> None:
     desk = Desk()
     sampler = Sampler({0: desk.assembly}, DispatchPolicy(TrainerSettings(), live(), (Long(4),)), OldestFirst())
-    for group, tokens in (("short", 2), ("long", 7)):
-        desk.say(rollout(0, [4] * tokens, group=group), rollout(1, group=group))
-        sampler.settle(0, group, 5)
+    for name, tokens in (("short", 2), ("long", 7)):
+        desk.say(rollout(0, [4] * tokens, group=name), rollout(1, group=name))
+        sampler.settle(0, name, 5)
     (final,) = sampler.unwritten.dropped
     assert (final.group, final.reason, final.detail) == ("long", DropReason.FILTERED, "long: 7 tokens")
     assert [m.response_tokens for m in final.members] == [7, 2]
@@ -105,3 +110,27 @@ def test_filters_are_recorded_by_name_and_one_that_is_not_installed_is_refused()
         with_filters(Settings(), [Long(1), Long(2)])
     with pytest.raises(SettingsError, match="nowhere isn't installed"):
         installed_filters(["nowhere"])
+
+
+@pytest.mark.broker
+async def test_a_stream_drops_what_its_filter_finds_and_records_both(log: Log) -> None:
+    await log.write(*group("short"), *(rollout(i, [0] * 7, group=id_of("long")) for i in range(2)))
+    async with GroupStream(log.settings, filters=[Long(4)]) as stream:
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("short")}]
+    finals = {final.group: final for final in await log.finals()}
+    assert (finals[id_of("long")].reason, finals[id_of("long")].detail) == (DropReason.FILTERED, "long: 7 tokens")
+    assert finals[id_of("short")].reason is None
+    recorded = (await read_run(log.connection)).trainer or {}
+    assert recorded["filters"] == ["long"]
+    assert {final.settings for final in finals.values()} == {with_filters(log.settings, [Long(4)]).trainer.digest}
+
+
+@pytest.mark.broker
+async def test_a_filter_that_fails_in_a_stream_drops_nothing(log: Log) -> None:
+    await log.write(*group("a"), *group("b"))
+    async with GroupStream(log.settings, filters=[Broken()]) as stream:
+        with pytest.raises(FilterFailed, match="filter broken failed on group"):
+            await anext(stream.batches())
+    assert not await log.finals()
+    async with GroupStream(log.settings) as stream:
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("a"), id_of("b")}]

@@ -55,6 +55,26 @@ async def test_it_says_what_came_and_couldnt_be_trained(log: Log) -> None:
 
 
 @pytest.mark.broker
+async def test_a_trainer_that_lacks_nothing_but_its_own_weights_says_so_at_once(log: Log) -> None:
+    """It would wait for ever: what is sampled now expires at the step that is collected (design/trainer#doomed)."""
+    settings = with_trainer(log.settings, batch_groups=1, starve_s=600, staleness={"max_staleness": 0})
+    async with GroupStream(settings) as stream:
+        await log.write(*group("a"))
+        batches = stream.batches()
+        await stream.trained(await anext(batches))
+        await log.write(*group("b"))
+        for _ in range(2):
+            with pytest.raises(Starved, match=r"weights were published last after step 0: .* too old for step 2"):
+                await asyncio.wait_for(anext(batches), 30)
+        assert not await log.expired(), "nobody is asked for what would expire again"
+        await log.publish(Policy(0, 1))
+        await log.write(*group("c", 1))
+        assert names(await asyncio.wait_for(anext(batches), 30)) == {id_of("c")}, "and goes on once they are there"
+        await batches.aclose()
+    assert {one.group for one in await log.expired()} == {id_of("b")}
+
+
+@pytest.mark.broker
 async def test_what_was_polled_is_folded_though_folding_fails(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read with a record that failed was lost, and its group was trained with fewer members."""
     fold, failed = Intake._fold, set[tuple[int, int]]()
