@@ -18,8 +18,6 @@ from rolloutlog.contract.record.segments import I64, Runs
 from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, everything, mask_of, spans_of
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
-NO_STARTS: I64 = np.empty(0, np.int64)
-
 
 def fresh_runs(versions: I64, known: Bools, step: int, limit: int | None) -> Bools:
     """Runs whose tokens aren't stale at train step `step`: `step - v - 1 < limit` (decisions/staleness#56).
@@ -44,8 +42,8 @@ def runs_together(runs: Sequence[Runs]) -> Runs:
 
 @dataclass(slots=True, frozen=True)
 class Each:
-    """Which of all members' runs are whose: `some` says which members have any, `starts` where theirs begin; None where
-    each has one, as they mostly do."""
+    """Which of all members' runs are whose: `some` says which members have any, None: all; `starts` where theirs
+    begin."""
 
     some: Bools | None
     starts: I64
@@ -53,16 +51,16 @@ class Each:
     @classmethod
     def of(cls, counts: Sequence[int]) -> Each:
         """Of members that have so many runs."""
-        if all(count == 1 for count in counts):
-            return cls(None, NO_STARTS)
         lengths = np.array(counts, np.int64)
+        if all(counts):
+            return cls(None, np.cumsum(lengths) - lengths)
         some = lengths > 0
         return cls(some, (np.cumsum(lengths) - lengths)[some])
 
     def reduced(self, ufunc: np.ufunc, values: I64 | Bools, empty: Any) -> list[Any]:
         """A reduction over each member's runs; `empty` for one that has none."""
         if self.some is None:
-            return values.tolist()
+            return ufunc.reduceat(values, self.starts).tolist() if len(values) else []
         found = np.full(len(self.some), empty, values.dtype)
         if len(values):
             found[self.some] = ufunc.reduceat(values, self.starts)

@@ -125,10 +125,10 @@ def _ages(members: Sequence[MemberTokens], versions: I64, known: Bools, abandone
         judged = np.concatenate(own)
         versions, known, abandoned = versions[judged], known[judged], abandoned[judged]
         counts = [int(each.sum()) for each in own]
-    each = Each.of(counts)
-    oldest = each.reduced(np.minimum, np.where(known, versions, NEVER), NEVER)
+    each, whole = Each.of(counts), bool(known.all())
+    oldest = each.reduced(np.minimum, versions if whole else np.where(known, versions, NEVER), NEVER)
     newest = each.reduced(np.maximum, versions, UNKNOWN_VERSION)
-    all_known = [True] * len(counts) if known.all() else each.reduced(np.logical_and, known, True)
+    all_known = [True] * len(counts) if whole else each.reduced(np.logical_and, known, True)
     any_abandoned = each.reduced(np.logical_or, abandoned, False) if abandoned.any() else [False] * len(counts)
     return [
         _Age(n, None if old == NEVER else old, None if new == UNKNOWN_VERSION else new, knows, left)
