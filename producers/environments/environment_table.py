@@ -25,7 +25,12 @@ class EnvironmentTable:
     """Makes rollouts in any of its environments: what a worker is given."""
 
     def __init__(self, environments: Iterable[TaskEnvironment[Any]]) -> None:
-        self._environments = {environment.name: environment for environment in environments}
+        """Raises SettingsError where two have one name: seeds couldn't say which is meant."""
+        self._environments: dict[str, TaskEnvironment[Any]] = {}
+        for environment in environments:
+            if environment.name in self._environments:
+                raise SettingsError(f"two environments have the name {environment.name!r}", "give it to one of them")
+            self._environments[environment.name] = environment
 
     def of(self, name: str) -> TaskEnvironment[Any]:
         """The environment of that name. Raises SettingsError."""

@@ -190,6 +190,11 @@ def test_cancelled_it_hands_over_what_it_has() -> None:
     assert play(Script("hgfe"), "lookup", TABLE, prefix=prefix).reward == 1.0
 
 
+def test_two_environments_of_one_name_are_refused() -> None:
+    with pytest.raises(SettingsError, match="two environments have the name 'recall'"):
+        EnvironmentTable([Recall(), Recall()])
+
+
 def test_an_environment_that_isnt_here_is_named() -> None:
     with pytest.raises(SettingsError, match="no environment 'chess'"):
         play(Script(), "chess", WORD)

@@ -59,6 +59,19 @@ async def test_a_first_start_publishes_its_timeline_and_version_zero(log: Log) -
     assert types == [EventType.TIMELINE_STARTED, EventType.POLICY_PUBLISHED]
 
 
+async def test_a_start_at_a_step_that_is_on_the_log_is_refused(log: Log) -> None:
+    """It would publish the policy of that step a second time, with other weights under the same name."""
+    async with GroupStream(log.settings) as stream:
+        await log.write(*group("a"), *group("b"))
+        await stream.trained(await anext(stream.batches()), publish="s3://w/1")
+    for step in (0, 1):
+        with pytest.raises(SettingsError, match=f"a start at step {step}, but the last on the log is 1"):
+            async with GroupStream(log.settings, Start(step=step)):
+                pass
+    async with GroupStream(log.settings, Start(step=4)) as stream:
+        assert stream.step == 4
+
+
 async def test_a_start_from_an_older_policy_voids_the_steps_after_it(log: Log) -> None:
     """The next timeline (design/trainer#timelines) begins with that policy's weights, and what later steps trained is
     drawn again
@@ -214,7 +227,7 @@ async def test_a_policy_is_unknown_only_after_the_topic_was_read_to_its_end(log:
     letters = await log.read(Topic.DEAD_LETTERS)
     assert [event.headers.reason for event in letters] == ["policy-unknown"] * 2
     await log.publish(Policy(0, 99))
-    async with GroupStream(log.settings, Start(step=2)) as stream:
+    async with GroupStream(log.settings, Start(step=3)) as stream:
         assert await drained(stream) == []
     assert len(await log.read(Topic.DEAD_LETTERS)) == 2
 
@@ -272,9 +285,10 @@ async def test_a_trainer_may_start_with_other_settings_and_every_final_names_tho
     """Staleness, B and filters change at a start; topics and buffer never do (design/log#settings)."""
     other = with_trainer(log.settings, min_survivors=1, staleness={"max_staleness": "none"})
     starts = {"a": log.settings, "b": other, "c": log.settings, "d": log.settings}
-    for name, settings in starts.items():
-        async with GroupStream(settings, Start(step=1)) as stream:
-            await log.write(*group(name))
+    for step, (name, settings) in enumerate(starts.items(), 1):
+        async with GroupStream(settings, Start(step=step)) as stream:
+            await log.publish(Policy(0, step))
+            await log.write(*group(name, step - 1))
             await drained(stream)
     judged = {final.group: final.settings for final in await log.finals()}
     assert judged == {id_of(name): settings.trainer.digest for name, settings in starts.items()}

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,21 @@ def test_a_loop_trains_what_comes_and_publishes_what_its_callables_wrote(log: Lo
     types = [str(event.headers.type) for event in asyncio.run(log.read(Topic.POLICY_VERSIONS))]
     step = ["policy.published", "checkpoint.saved"]
     assert types == ["timeline.started", "policy.published", *step, *step]
+
+
+@pytest.mark.parametrize("returned", [None, "w1", ("w",), 7])
+def test_a_callable_that_returns_no_pair_leaves_the_batch_as_it_was(log: Log, returned: Any) -> None:
+    """None would tell a step without the weights that are due, and a text of two letters would pass for a pair."""
+    settings = with_trainer(log.settings, batch_groups=1)
+    with SyncGroupStream(settings) as stream:
+        asyncio.run(log.write(*group("a")))
+        batch = next(iter(stream))
+        with pytest.raises(SettingsError, match="publish returned"):
+            batch.trained(publish=lambda: returned)
+        with pytest.raises(SettingsError, match="checkpoint returned"):
+            batch.trained(publish=weights, checkpoint=lambda: returned)
+        batch.trained(publish=weights)
+    assert len(asyncio.run(log.finals())) == 1
 
 
 def test_what_a_callable_raises_leaves_the_batch_as_it_was(log: Log) -> None:

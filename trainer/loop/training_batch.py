@@ -8,7 +8,7 @@ Leaves out: drawing (`sync_group_stream`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.vocabulary import DropReason
@@ -138,4 +138,18 @@ class TrainingBatch:
         self._ranks.agree(self.step)
         weights = publish() if publish else None
         state = checkpoint() if checkpoint else None
-        return self._ranks.tell(lambda: self._tell(self.batch, publish=weights, checkpoint=state, without=without))
+
+        def told() -> StepReport:
+            where = _saved("publish", weights) if publish else None
+            saved = _saved("checkpoint", state) if checkpoint else None
+            return self._tell(self.batch, publish=where, checkpoint=saved, without=without)
+
+        return self._ranks.tell(told)
+
+
+def _saved(name: str, made: object) -> Saved:
+    """The pair that a callable of rank 0 returned: not None, by which nothing would be told, nor a text of two letters,
+    which would pass for one. Raises SettingsError."""
+    if isinstance(made, tuple | list) and len(pair := tuple(cast("Sequence[Any]", made))) == 2:
+        return cast("Saved", pair)
+    raise SettingsError(f"{name} returned {made!r:.80}", "it returns where it wrote, and a digest or None: a pair")

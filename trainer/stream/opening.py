@@ -37,7 +37,7 @@ from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.restoring import marks_of, read_rejected, restore_endings
 from rolloutlog.trainer.stream.sealed_records import check_seals
 from rolloutlog.trainer.stream.seed_reader import SeedReader
-from rolloutlog.trainer.stream.starting import Start, first_step, start_point
+from rolloutlog.trainer.stream.starting import Start, check_first_step, first_step, start_point
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ async def open_parts(
     """All parts, closed with the stack; `filters` are those that `settings` name.
 
     Raises BrokerUnreachable, TopicMissing, RunMismatch, TopicMismatch, OpenTransaction, UnknownPolicy, NotFound,
-    RecordsDeleted.
+    RecordsDeleted, SettingsError.
     """
     connection = await connect(settings, Role.TRAINER)
     settings = (await agree(connection, settings)).fit(settings)
@@ -87,6 +87,7 @@ async def open_parts(
     if origin.forked is not None:
         await check_seals(connection, origin.forked)
     restored = await restore_endings(connection, history, origin.marks, count, wait_s=HIDDEN_S)
+    check_first_step(start, history, restored.last_step)
     lows = {number: mark.low for number, mark in enumerate(marks)} | {**(start.offsets or {})}
     if start.latest:  # what was deleted above a watermark would be skipped
         lows = {number: max(low, known[Topic.ROLLOUTS, number].first) for number, low in lows.items()}

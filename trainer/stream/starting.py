@@ -27,8 +27,8 @@ CHECKPOINT = "checkpoint"
 
 @dataclass(slots=True, frozen=True)
 class Start:
-    """How a stream starts. `step`: the first train step (None: the one after the last on the log); `offsets` to read
-    from.
+    """How a stream starts. `step`: the first train step, above the last on the log (None: the one after it);
+    `offsets` to read from.
 
     `payloads` False keeps no payload. `timeline` False starts none, for who publishes no weights; else a first start
     does, unless the policies are imported ones. `weights` is where version 0 lies, `digest` theirs; with `resume` they
@@ -133,6 +133,19 @@ def forked(history: History, at: Policy) -> History:
     there = History(dict(history.forks), set(), history.imported)
     there.start(history.next_timeline(), at.timeline, at.version)
     return there
+
+
+def check_first_step(start: Start, history: History, last: int | None) -> None:
+    """Refuse a first step that is on the log: its policy would be published twice, and what it trains would count as if
+    it lay before steps that it comes after. Raises SettingsError."""
+    if start.step is None or not history.started:
+        return
+    done = max(last or 0, history.forks[history.timeline].step)
+    if start.step <= done:
+        raise SettingsError(
+            f"a start at step {start.step}, but the last on the log is {done}",
+            "without `step` it goes on after that one; `resume` goes back to a policy, and makes void what came after",
+        )
 
 
 def first_step(start: Start, history: History, last: int | None) -> int | None:
