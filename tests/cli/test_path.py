@@ -102,6 +102,12 @@ def test_recorded_rollouts_become_seeds_and_trained_groups_and_the_audit_holds(s
     assert status["seeds"] == Counter(seed["kind"] for seed in seeds)
     assert all(lag == 0 for shard in status["shards"] for lag in shard["lag"].values())
 
+    assert shell.one("train", "run", "--no-model", "--drain", "--latest")["groups"] == 0
+    shell.run("buffer", "run", "--drain")
+    groups = shell.one("status")["groups"]
+    assert (groups["open"], groups["ended"], groups["ends"]["skipped"]) == (0, 4 + len(seeds), len(seeds))
+    assert shell.one("audit")["ok"]
+
 
 def test_looking_at_single_events(shell: Shell) -> None:
     shell.run("topics", "create")

@@ -286,7 +286,8 @@ class StreamModel(RuleBasedStateMachine):
 
     @rule()
     def start(self) -> None:
-        """A new process reads the log; what wasn't written is judged anew, what was lent is lent no more."""
+        """A new process reads the log to its end before it judges; what wasn't written is judged anew, what was lent is
+        lent no more."""
         endings = EndedGroups()
         for place, final in enumerate(self.finals):
             endings.finish(final.group, final.step, place, first=0)
@@ -309,7 +310,9 @@ class StreamModel(RuleBasedStateMachine):
             key = (one.group, one.member)
             self.oracle.expired[key] = max(self.oracle.expired.get(key, 0), one.attempt)
         for group, fact in self.facts:
-            self.fold(group, fact)
+            self.put(group, fact)
+        for group in GROUPS:
+            self.sampler.settle(0, group, self.lending.step)
         self.hear()
 
     # how it is said
@@ -329,6 +332,10 @@ class StreamModel(RuleBasedStateMachine):
         self.hear()
 
     def fold(self, group: str, fact: Fact) -> None:
+        self.put(group, fact)
+        self.sampler.settle(0, group, self.lending.step)
+
+    def put(self, group: str, fact: Fact) -> None:
         match fact:
             case int():
                 self.desk.cancel([fact], group=group, size=SIZE)
@@ -336,7 +343,6 @@ class StreamModel(RuleBasedStateMachine):
                 self.desk.annotate(made, {"reward": reward})
             case _:
                 self.desk.say(fact)
-        self.sampler.settle(0, group, self.lending.step)
 
     def ready(self, group: str) -> dict[int, tuple[int, int]] | None:
         lent = {one.id for batch in self.lending.lent for one in batch}

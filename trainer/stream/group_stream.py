@@ -89,6 +89,7 @@ class GroupStream:
         try:
             await skip_open_groups(parts, recorder)
         except BaseException:
+            await recorder.ended()
             await self._stack.aclose()
             raise
 

@@ -9,7 +9,8 @@ since nobody knows their size.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from rolloutlog.buffer.group.member import MemberStatus
 from rolloutlog.contract.errors import BrokerUnreachable
@@ -31,9 +32,11 @@ from rolloutlog.trainer.stream.seed_reader import origin_of
 from rolloutlog.trainer.stream.starvation import no_policy
 from rolloutlog.trainer.stream.step_recorder import StepRecorder
 
-AT_ONCE = 4096
-"""Final events of one transaction, which must end before it times out."""
+AT_ONCE = 16384
+"""Members that the final events of one transaction have, about; it must end before it times out."""
 WAIT_MS = 500
+
+T = TypeVar("T")
 
 
 async def skip_open_groups(parts: Parts, recorder: StepRecorder) -> None:
@@ -47,15 +50,14 @@ async def skip_open_groups(parts: Parts, recorder: StepRecorder) -> None:
     stops = {number: ends[Topic.ROLLOUTS, number].stable for number in numbers}
     await _read_to(parts, stops)
     opened, settings = [*_opened(parts, stops, asked)], parts.sampler.dispatch.settings.digest
-    for at in range(0, len(opened), AT_ONCE):
-        block = opened[at : at + AT_ONCE]
+    for block in _blocks((pending.size, pending) for pending in opened):
         await parts.intake.read_values(block)  # so that no final event names a record that is bad
         parts.sampler.unwritten.rejected += parts.intake.rejected_now
         parts.intake.rejected_now.clear()
         await _drop(parts, recorder, [_skipped(parts, pending, settings) for pending in block if pending.size])
     unseen = [*_unseen(parts, asked, settings)]
-    for at in range(0, len(unseen), AT_ONCE):
-        await _drop(parts, recorder, unseen[at : at + AT_ONCE])
+    for block in _blocks((final.group_size, final) for final in unseen):
+        await _drop(parts, recorder, block)
 
 
 async def _asked(parts: Parts, ends: Mapping[Place, Ends]) -> dict[str, int]:
@@ -116,6 +118,19 @@ def _unseen(parts: Parts, asked: Mapping[str, int], settings: str) -> Iterator[G
                 settings=settings,
                 members=[MemberOutcome(member=i, attempt=0, status=MemberStatus.OPEN) for i in range(size)],
             )
+
+
+def _blocks(sized: Iterable[tuple[int, T]]) -> Iterator[list[T]]:
+    """What has those sizes, in portions of `AT_ONCE` or a little more."""
+    block, members = list[T](), 0
+    for size, item in sized:
+        block.append(item)
+        members += size
+        if members >= AT_ONCE:
+            yield block
+            block, members = [], 0
+    if block:
+        yield block
 
 
 async def _drop(parts: Parts, recorder: StepRecorder, finals: list[GroupFinal]) -> None:
