@@ -78,7 +78,7 @@ def _keyed(rows: Iterator[dict[str, Any]], path: Path) -> Iterator[dict[str, Any
 
 def _is_place(key: str, unkeyed: bytearray) -> bool:
     """True for the place of an earlier row without a key."""
-    return key.isascii() and key.isdecimal() and str(int(key)) == key and unkeyed[int(key) : int(key) + 1] == b"\1"
+    return key.isascii() and key.isdecimal() and str(int(key)) == key and any(unkeyed[int(key) : int(key) + 1])
 
 
 def _bad_key(path: Path, place: int, why: str) -> SettingsError:

@@ -9,7 +9,7 @@ from rolloutlog.contract.events.policy_versions import SavedCheckpoint, checkpoi
 from rolloutlog.contract.events.run import closed_steps, read_fact, step_closed
 from rolloutlog.contract.events.watermarks import PartitionMarks, Watermarks, newest_live
 from rolloutlog.contract.ids import ended_id
-from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.policies import LAST_POLICY, History, Policy
 from rolloutlog.contract.vocabulary import RejectReason
 from tests.cases.raw import NOW, SOURCE, Raw
 from tests.cases.refusals import reason_of
@@ -71,3 +71,16 @@ def test_the_last_live_step_holds_and_a_resume_closes_its_fork_once_more() -> No
     assert newest_live([marks(0, 5), marks(0, 3)], history) == marks(0, 5)
     assert newest_live([marks(0, 5), marks(1, 5)], history) == marks(1, 5)
     assert newest_live([marks(0, 6), marks(2, 1)], history) is None
+
+
+def test_a_step_of_another_number_of_partitions_says_nothing() -> None:
+    body = marks(2, 9).model_dump()
+    assert closed_steps({"step/2": body, "run": {"partitions": 2}}) == [marks(2, 9)]
+    assert closed_steps({"step/2": body, "run": {"partitions": 3}}) == []
+
+
+def test_a_step_that_no_policy_can_have_is_none_of_a_trainers_timeline() -> None:
+    """Where policies are imported each group has its own step, and what is closed is above them all."""
+    last = marks(0, LAST_POLICY)
+    assert newest_live([last, marks(0, 2**61), marks(0, 3)], forked()) == marks(0, 3)
+    assert newest_live([last], History()) == last

@@ -155,4 +155,4 @@ def test_a_start_finds_the_same_groups_again_in_whatever_order_both_topics_were_
         again.emitted(seeds[at], 0, at)
     for one in finals[ended:]:
         again.ended(one)
-    assert {one for one in range(5) if seed(one).group in again._open} == {1, 3} & {*range(seen, 5)}  # pyright: ignore[reportPrivateUsage]
+    assert {one for one in range(5) if seed(one).group in again._open} == {1, 3} & {*range(seen, 5)}

@@ -82,13 +82,16 @@ def step_closed(marks: Watermarks, *, source: str, now: int) -> Outgoing:
 
 
 def closed_steps(facts: Mapping[str, Mapping[str, Any]]) -> list[Watermarks]:
-    """The last step of each timeline, live or not; one that can't be read says nothing, and a start costs more."""
+    """The last step of each timeline, live or not; one that can't be read, or that is of another number of partitions
+    than the run has, says nothing, and a start costs more."""
     found: list[Watermarks] = []
+    declared = facts.get(DECLARATION, {}).get("partitions")
     for name, body in facts.items():
         if name.startswith(STEP):
             with suppress(ValidationError):
                 marks = Watermarks.model_validate(dict(body))
-                found += [marks] * (name == f"{STEP}{marks.timeline}")
+                fits = declared is None or len(marks.partitions) == declared
+                found += [marks] * (fits and name == f"{STEP}{marks.timeline}")
     return found
 
 
