@@ -48,7 +48,7 @@ def _measure(servers: str, folder: Path) -> list[Figure]:
     written = asyncio.run(_filled(settings))
     asyncio.run(run_buffer(settings, drain=True))
     asyncio.run(freeze(settings, folder, Until()))
-    brought, fetch = 0, PayloadReader._fetch
+    brought, fetch = 0, PayloadReader._fetch  # pyright: ignore[reportPrivateUsage]
 
     async def counted(reader: PayloadReader, *asked: Any) -> Fetched:
         nonlocal brought

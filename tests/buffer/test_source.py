@@ -23,7 +23,7 @@ from rolloutlog.contract.vocabulary import RunKind, Status
 from tests.buffer.events_by_hand import annotated, final, forged, fresh, rollout, taken, tool_turns
 from tests.buffer.partition_log import NOW, Owner, PartitionLog, group_id, needed_of, restored, settings_of
 from tests.buffer.test_bad_inputs import body_of
-from tests.buffer.test_plug_in import installed  # noqa: F401 - a fixture
+from tests.buffer.test_plug_in import installed  # noqa: F401  # pyright: ignore[reportUnusedImport]  # a fixture
 from tests.cases.bad_inputs import BAD_INPUTS, BadInput
 
 OLD = "last-week"

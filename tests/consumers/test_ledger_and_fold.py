@@ -14,6 +14,7 @@ from rolloutlog.consumers.audit.ledger import PartitionLedger
 from rolloutlog.contract.events.dead_letters import rejected_place
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import MemberExpired, read_group_event
+from rolloutlog.contract.ids import ID_BYTES
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RunKind, Status
 from tests.buffer.events_by_hand import cancelled, expired, final, forged, rollout
@@ -65,7 +66,12 @@ def audited(log: PartitionLog) -> PartitionLedger:
 
 
 def attempts_of(group: Group) -> dict[int, Any]:
-    return {index: member.seen for index, member in group.members.items() if member.seen}
+    """By member; of a digest so much as the audit keeps."""
+    return {
+        index: {attempt: (digest[: 2 * ID_BYTES], status) for attempt, (digest, status) in member.seen.items()}
+        for index, member in group.members.items()
+        if member.seen
+    }
 
 
 def cancelled_in(group: Group, members: set[int]) -> set[int]:

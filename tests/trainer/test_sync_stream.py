@@ -98,10 +98,10 @@ def test_the_next_batch_is_drawn_while_one_is_trained_and_goes_back_with_it(log:
             drawn += 1
             assert drawn < 10_000_000, "the second was never drawn"
         again = next(batches)
-        assert (again.step, names(again)) == (1, names(first)), "untold, it went back"
+        assert (again.step, names(again.batch)) == (1, names(first.batch)), "untold, it went back"
         again.trained(publish=weights)
         second = next(batches)
-        assert (second.step, names(second) | names(first)) == (2, {id_of("a"), id_of("b")})
+        assert (second.step, names(second.batch) | names(first.batch)) == (2, {id_of("a"), id_of("b")})
         second.trained(publish=weights)
 
 

@@ -25,6 +25,7 @@ from rolloutlog.contract.policies import PolicyNumber
 from rolloutlog.contract.record.slot import MAX_GROUP
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, EventType, RejectReason, Verdict
+from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import Rejected, problem_of
 
 
@@ -198,7 +199,7 @@ def ended_event(
 
 def is_chunk(event: Event) -> bool:
     """True for `groups.ended`, by its headers alone."""
-    return event.headers.type == EventType.GROUPS_ENDED
+    return event.headers.raw.get(Headers.type.name) == EventType.GROUPS_ENDED.encode()
 
 
 def read_groups_ended(event: Event) -> GroupsEnded:
