@@ -19,6 +19,7 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import (
     GroupEvent,
     GroupFinal,
+    GroupsEnded,
     is_chunk,
     read_group_event,
     read_groups_ended,
@@ -117,8 +118,8 @@ class EndingsFold:
         """Fold one event of `group-events`."""
         endings, mark = self.endings[event.partition], self.marks[event.partition]
         if is_chunk(event):
-            said = read_groups_ended(event)
-            if self._history.is_live(said.timeline, said.step):
+            said = known_chunk(event)
+            if said is not None and self._history.is_live(said.timeline, said.step):
                 endings.take_chunk(said.names, event.offset)
             return
         if (known := known_event(event, len(self.marks))) is None:
@@ -131,6 +132,15 @@ class EndingsFold:
             endings.finish(known.group, known.step, event.offset, first=mark.low)
             if known.reason is None:
                 self.last_step = max(self.last_step, known.step)
+
+
+def known_chunk(event: Event) -> GroupsEnded | None:
+    """A chunk; None, with a warning, for what says that it is one and can't be read, which no trainer wrote."""
+    try:
+        return read_groups_ended(event)
+    except ValueError as error:
+        log.warning("group-events/%d/%d can't be read: %s", event.partition, event.offset, error)
+        return None
 
 
 def known_event(event: Event, partitions: int | None) -> GroupEvent | None:
