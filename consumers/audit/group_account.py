@@ -8,6 +8,7 @@ out: when it is settled, and what is kept then (`ledger`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,11 +69,9 @@ class GroupAccount:
         """Fold a record that no dead letter names."""
         found = AccountedRecord(record.handle.offset, Said(member, record.attempt, record.digest, record.status))
         self.records.append(found)
-        try:
+        with suppress(Rejected):  # of what no shard has folded yet: else a dead letter would name it
             found.duplicate = self.group.admit(shape, member, record) is Disposition.DUPLICATE
             found.taken = not found.duplicate
-        except Rejected:
-            pass  # which no shard has folded yet: else a dead letter would name it
         return found
 
     def cancel(self, size: int, members: frozenset[int], offset: int) -> None:
