@@ -16,11 +16,11 @@ ASK = "="
 """Ends a prompt."""
 
 
-def words(seed: int, size: int, salt: str, alphabet: str = ALPHABET) -> Iterator[str]:
+def words(seed: int, size: int, salt: str) -> Iterator[str]:
     """Words of that size, without end."""
     chance = random.Random(f"{salt}/{seed}")
     while True:
-        yield "".join(chance.choices(alphabet, k=size))
+        yield "".join(chance.choices(ALPHABET, k=size))
 
 
 def share_right(answer: str, expected: str) -> float:

@@ -18,14 +18,12 @@ import numpy as np
 from rolloutlog.contract.record.declared_edges import COMPACTION
 from rolloutlog.contract.record.graph import NO_PARENT, path_to
 from rolloutlog.contract.record.node import Message, Node
-from rolloutlog.contract.record.sample import Sample
+from rolloutlog.contract.record.sample import ABORT, Sample
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.producers.environments.task_environment import Reply, State, Task, TaskEnvironment
 from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.environment import Dispatch, Paused
 
-ABORT = "abort"
-"""Why an engine stops for new weights."""
 UNFINISHED = "unfinished"
 """What a node says of an answer that was cut in the middle, until it is gone on with."""
 _EMPTY: list[Message] = [{"role": "user", "content": ""}, {"role": "assistant", "content": ""}]

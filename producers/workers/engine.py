@@ -13,7 +13,7 @@ from rolloutlog.contract.record.sample import Sample
 
 
 class Engine(Protocol):
-    """Samples tokens. Several calls run at once."""
+    """Samples tokens. Several calls run at once. One that has a number `temperature` says it of all that it samples."""
 
     async def render(self, messages: Sequence[dict[str, Any]]) -> list[int]:
         """Token ids of a conversation up to where the model speaks next."""

@@ -19,7 +19,7 @@ from rolloutlog.policy.kv_cache import KeyValueCache
 from rolloutlog.policy.transformer import CausalTransformer
 from rolloutlog.policy.weights import put_weights
 
-STOP, LENGTH, ABORT, FAILED = "stop", "length", "abort", "failed"
+STOP, LENGTH, FAILED = "stop", "length", "failed"
 
 
 @dataclass(slots=True, eq=False)

@@ -25,8 +25,8 @@ import torch
 
 from rolloutlog.contract.errors import NotOpen, RolloutlogError, SettingsError
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.record.sample import Sample
-from rolloutlog.policy.decoding import ABORT, FAILED, LENGTH, DecodedRow, Decoder
+from rolloutlog.contract.record.sample import ABORT, Sample
+from rolloutlog.policy.decoding import FAILED, LENGTH, DecodedRow, Decoder
 from rolloutlog.policy.tokenizer import CharTokenizer
 from rolloutlog.policy.transformer import CausalTransformer
 from rolloutlog.policy.weights import load_weights

@@ -30,7 +30,7 @@ from tests.docs.pages import (
 )
 
 EVENT_TYPES = frozenset(EventType)
-CITED = re.compile(r"(?<![\w./-])((?:design|decisions)/[A-Za-z-]+)(?!\.md)\b((?:(?:,|\s+and|\s+to)?\s*#[\w-]+)*)")
+CITED = re.compile(r"(?<![\w./-])((?:design|decisions)/[A-Za-z-]++)(?!\.md)\b((?:(?:,|\s+and|\s+to)?\s*#[\w-]+)*)")
 FOREIGN = re.compile(
     r"\b(?:[Dd]esign|[Ii]tems?|[Ii]ssue|[Pp]itfalls?|xtuner|prime_verifiers)\s+\d"
     r"|\b[Rr]eference\s+(?:\d|kafka|peers|prime_verifiers|xtuner)|\.\./cases/"

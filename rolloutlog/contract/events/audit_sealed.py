@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import Member, Size
-from rolloutlog.contract.events.run import SEAL, fact
+from rolloutlog.contract.events.run import SEAL, fact, facts_under
 from rolloutlog.contract.numbers import Counted
 from rolloutlog.contract.policies import PolicyNumber
 from rolloutlog.contract.vocabulary import DropReason, EventType, RunKind, Status
-from rolloutlog.contract.wire.rejection import problem_of
 
 TermName = Literal["rejected", "eval", "trained", "baseline", "expired", "failed", "cancelled", "pending"]
 SupersededBy = Literal["duplicate", "attempt", "late", "surplus"]
@@ -84,17 +83,11 @@ def audit_sealed(seal: AuditSeal, *, source: str, now: int) -> Outgoing:
 
 def read_seals(facts: Mapping[str, object], partitions: int) -> tuple[dict[int, AuditSeal], list[str]]:
     """The seals of a run by partition, and what is wrong with those that can't be used."""
+    seals, wrong = facts_under(facts, SEAL, AuditSeal, "seal")
     found: dict[int, AuditSeal] = {}
-    wrong: list[str] = []
-    for name, body in facts.items():
-        if name.startswith(SEAL):
-            try:
-                seal = AuditSeal.model_validate(body)
-            except ValidationError as error:
-                wrong.append(f"the seal {name[:80]!r} can't be read: {problem_of(error)}")
-                continue
-            if name != f"{SEAL}{seal.partition}" or not seal.partition < partitions == seal.partitions:
-                wrong.append(f"the seal {name[:80]!r} is of partition {seal.partition} of {seal.partitions}")
-                continue
-            found[seal.partition] = seal
+    for name, seal in seals:
+        if name != f"{SEAL}{seal.partition}" or not seal.partition < partitions == seal.partitions:
+            wrong.append(f"the seal {name[:80]!r} is of partition {seal.partition} of {seal.partitions}")
+            continue
+        found[seal.partition] = seal
     return found, wrong

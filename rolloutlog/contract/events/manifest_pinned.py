@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from rolloutlog.contract.events.event import Outgoing
-from rolloutlog.contract.events.run import PIN, fact
+from rolloutlog.contract.events.run import PIN, fact, facts_under
 from rolloutlog.contract.numbers import Counted
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.contract.wire.rejection import problem_of
 
 Partition = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,3})$")]
 
@@ -41,17 +40,11 @@ def manifest_pinned(pin: ManifestPin, *, source: str, now: int) -> Outgoing:
 
 def read_pins(facts: Mapping[str, object]) -> tuple[list[ManifestPin], list[str]]:
     """The manifests that hold records, and what is wrong with facts that can't be read."""
+    pins, wrong = facts_under(facts, PIN, ManifestPin, "pin")
     found: list[ManifestPin] = []
-    wrong: list[str] = []
-    for name, body in facts.items():
-        if name.startswith(PIN):
-            try:
-                pin = ManifestPin.model_validate(body)
-            except ValidationError as error:
-                wrong.append(f"the pin {name[:80]!r} can't be read: {problem_of(error)}")
-                continue
-            if name != f"{PIN}{pin.manifest}":
-                wrong.append(f"the pin {name[:80]!r} is of another manifest")
-            elif pin.rollouts:
-                found.append(pin)
+    for name, pin in pins:
+        if name != f"{PIN}{pin.manifest}":
+            wrong.append(f"the pin {name[:80]!r} is of another manifest")
+        elif pin.rollouts:
+            found.append(pin)
     return found, wrong

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rolloutlog.contract.events.declared_source import DeclaredSource
 from rolloutlog.contract.events.event import Event, Outgoing, outgoing
@@ -26,6 +26,7 @@ from rolloutlog.contract.trainer_settings import trainer_digest
 from rolloutlog.contract.vocabulary import EventType, RejectReason
 from rolloutlog.contract.wire.rejection import HOSTILE, Rejected, fault_of, problem_of
 
+M = TypeVar("M", bound=BaseModel)
 DECLARATION = "run"
 SETTINGS, SOURCE, CURSOR, STEP, SEAL, PIN = "settings/", "source/", "cursor/", "step/", "audit/", "manifest/"
 TRAINER = "trainer"
@@ -93,6 +94,21 @@ def closed_steps(facts: Mapping[str, Mapping[str, Any]]) -> list[Watermarks]:
                 fits = declared is None or len(marks.partitions) == declared
                 found += [marks] * (fits and name == f"{STEP}{marks.timeline}")
     return found
+
+
+def facts_under(
+    facts: Mapping[str, object], prefix: str, model: type[M], what: str
+) -> tuple[list[tuple[str, M]], list[str]]:
+    """The facts of one kind of key by their names, and what is wrong with those that can't be read."""
+    found: list[tuple[str, M]] = []
+    wrong: list[str] = []
+    for name, body in facts.items():
+        if name.startswith(prefix):
+            try:
+                found.append((name, model.model_validate(body)))
+            except ValidationError as error:
+                wrong.append(f"the {what} {name[:80]!r} can't be read: {problem_of(error)}")
+    return found, wrong
 
 
 def read_fact(event: Event) -> tuple[str, dict[str, Any]]:

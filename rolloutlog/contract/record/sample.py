@@ -13,6 +13,9 @@ import numpy.typing as npt
 
 from rolloutlog.contract.record.segments import Segment
 
+ABORT = "abort"
+"""Why a sample ended that its engine stopped for other weights: it may be gone on with."""
+
 
 @dataclass(slots=True)
 class Sample:
