@@ -29,6 +29,12 @@ class Label:
         top = max(scaled)
         return scaled[self.label] - top - math.log(sum(math.exp(x - top) for x in scaled))
 
+    def entropy(self, logits: Sequence[float] | None = None) -> float:
+        """Of the odds by these logits, else its own."""
+        scaled = [x / self.temperature for x in (self.logits if logits is None else logits)]
+        whole = sum(math.exp(x) for x in scaled)
+        return -sum(math.exp(x) / whole * math.log(math.exp(x) / whole) for x in scaled)
+
 
 def clipped(ratio: float, advantage: float, low: float, high: float, dual: float | None) -> float:
     """The bounded gain of one label."""
@@ -47,6 +53,7 @@ def loss_of(
     low: float = 0.2,
     high: float = 0.2,
     dual: float | None = 3.0,
+    entropy: float = 0.0,
 ) -> float:
     """The loss of whole sequences, with the logits of some labels moved; the proximal policy and the weights aren't."""
     weights = [[1.0] * len(sequence) for sequence in sequences]
@@ -58,6 +65,7 @@ def loss_of(
             base = one.behaviour if proximal == "behaviour" else one.logprob()
             ratio = math.exp(one.logprob(moved.get((i, j))) - base)
             loss = -clipped(ratio, one.advantage, low, high, dual) * weights[i][j]
+            loss -= entropy * one.entropy(moved.get((i, j))) if entropy else 0
             match aggregation:
                 case "token":
                     total += loss / tokens

@@ -31,6 +31,7 @@ from rolloutlog.trainer.batches.losses import (
     SequenceMean,
     TokenMean,
     aggregated,
+    label_entropies,
     label_logprobs,
     policy_loss,
 )
@@ -119,6 +120,28 @@ def test_loss_and_gradient_are_those_of_the_plain_reference(aggregation: str, te
         loss = policy_loss(logits, packed, denominators_of(packed), clip=clip, aggregation=AGGREGATIONS[aggregation])
         plain = partial(loss_of, aggregation=aggregation, length=12, low=clip.low, high=clip.high, dual=clip.dual)
         compare(packed, logits, loss, plain)
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+def test_a_bonus_for_even_odds_is_that_of_the_plain_reference(aggregation: str) -> None:
+    for seed in range(3):
+        packed, logits = random_case(seed, 0.7)
+        over = partial(policy_loss, clip=Clip(low=0.2, high=0.28), entropy=0.4)
+        loss = over(logits, packed, denominators_of(packed), aggregation=AGGREGATIONS[aggregation])
+        compare(packed, logits, loss, partial(loss_of, aggregation=aggregation, length=12, high=0.28, entropy=0.4))
+
+
+def test_a_token_that_cant_be_drawn_leaves_the_entropy_a_number() -> None:
+    packed, logits = random_case(0, 1.0)
+    banned = logits.detach().clone()
+    banned[:, (packed.labels.max() + 1) % VOCABULARY] = -math.inf
+    banned.requires_grad_()
+    entropies = label_entropies(banned, packed)
+    entropies.sum().backward()
+    assert banned.grad is not None
+    assert torch.isfinite(entropies).all()
+    assert torch.isfinite(banned.grad).all()
+    assert (entropies[packed.loss_mask] <= math.log(VOCABULARY - 1) + 1e-6).all()
 
 
 @pytest.mark.parametrize("mask", [False, True], ids=["truncate", "mask"])

@@ -104,6 +104,16 @@ def label_logprobs(logits: torch.Tensor, packed: PackedBatch) -> torch.Tensor:
     return torch.where(mask, found, 0.0)
 
 
+def label_entropies(logits: torch.Tensor, packed: PackedBatch) -> torch.Tensor:
+    """Entropy of the odds that each label was drawn from, under logits [T, V] at its temperature; f32 [T], in nats, 0
+    where a label is ignored. A token that can't be drawn (logit -inf) adds nothing."""
+    mask, logits = packed.loss_mask, logits.reshape(-1, logits.shape[-1])
+    odds = (logits.float() / torch.where(mask, packed.temperature, 1.0)[:, None]).log_softmax(-1)
+    chances = odds.exp()
+    found = -(chances * torch.where(chances > 0, odds, 0.0)).sum(-1)
+    return torch.where(mask, found, 0.0)
+
+
 def policy_loss(
     logits: torch.Tensor,
     packed: PackedBatch,
@@ -113,6 +123,7 @@ def policy_loss(
     aggregation: Aggregation | None = None,
     importance: Importance | None = None,
     proximal: torch.Tensor | None = None,
+    entropy: float = 0.0,
     report: Mismatch | None = None,
 ) -> torch.Tensor:
     """The pack's part of the step's loss, a scalar.
@@ -120,7 +131,8 @@ def policy_loss(
     The ratio is to `proximal`, log-probs [T] by the weights at the start of the step, where they are given; else to the
     behaviour policies. With `importance` a weight corrects from these to `proximal`, which then is the policy itself
     where it isn't given. What importance rejects leaves the loss and not the denominators, which are known before.
-    `clip` None: 0.2 and 3; `aggregation` None: TokenMean. `report` adds up how far the policies lie apart.
+    `clip` None: 0.2 and 3; `aggregation` None: TokenMean. `entropy` is the weight of a bonus for even odds, of each
+    label in the loss whatever importance says. `report` adds up how far the policies lie apart.
     """
     clip, mask = clip or Clip(), packed.loss_mask
     logprobs = label_logprobs(logits, packed)
@@ -134,7 +146,10 @@ def policy_loss(
     weights = None if importance is None else importance.weights(proximal, packed)
     if report is not None:
         report.add(logprobs.detach(), packed, clipped=bounded.detach() != gain.detach(), weights=weights)
-    return aggregated(-bounded if weights is None else -bounded * weights, packed, denominators, aggregation)
+    losses = -bounded if weights is None else -bounded * weights
+    if entropy:
+        losses = losses - entropy * label_entropies(logits, packed)
+    return aggregated(losses, packed, denominators, aggregation)
 
 
 def aggregated(
