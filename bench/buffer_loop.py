@@ -19,8 +19,10 @@ from aiokafka import TopicPartition
 
 from bench.record import NOW, SOURCE, rollout
 from bench.report import Figure
-from bench.stages import OTHER, STAGES, staged
+from bench.stages import OTHER, Point, staged
 from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.buffer.shard import indexing, shard
+from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.settings import Settings
@@ -34,6 +36,7 @@ from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_payloads import RunPayloads
 from rolloutlog.kafka.run_record import declare
+from rolloutlog.kafka.write.transactions import Transaction
 from rolloutlog.kafka.write.writing import Writer
 from rolloutlog.producers.checked_record import checked_rollout
 
@@ -41,6 +44,17 @@ NAME = "buffer_loop"
 RECORDS, MEMBERS, PARTITIONS, ROUNDS = 9600, 8, 6, 5
 STAGED = 4800
 """Records of the run that is split by stage."""
+DECODE = "decode, validate, digest"
+STAGES: tuple[Point, ...] = (
+    (Tail, "poll", "fetch"),
+    (indexing, "read_headers", DECODE),
+    (indexing, "read_rollout", DECODE),
+    (shard, "row_of", "row"),
+    (Fold, "apply", "fold"),
+    (shard, "written", "encode"),
+    (Transaction, "send_all", "write"),
+    (Transaction, "finish", "commit"),
+)
 BARE, FOLDED, OURS = "bare consumer", "fold, no transactions", "buffer loop"
 
 
@@ -60,7 +74,7 @@ async def _measure(servers: str) -> list[Figure]:
             OURS: lambda: ours(connection, whole, RECORDS),
         }
     )
-    with staged() as spent:
+    with staged(STAGES) as spent:
         took = await ours(alone, single, STAGED)
     return [*_figures(rates), *_split(spent, took)]
 
@@ -99,7 +113,7 @@ async def _rounds(candidates: dict[str, Callable[[], Awaitable[float]]]) -> dict
     return rates
 
 
-async def bare(connection: Connection) -> float:
+async def bare(connection: Connection, records: int = RECORDS) -> float:
     """Seconds of a consumer that does nothing with what it gets."""
     consumer = connection.consumer(fetch_max_bytes=32 << 20)
     await consumer.start()
@@ -108,7 +122,7 @@ async def bare(connection: Connection) -> float:
         consumer.assign(places)
         for place in places:
             consumer.seek(place, 0)
-        start, left = perf_counter(), RECORDS
+        start, left = perf_counter(), records
         while left > 0:
             left -= sum(map(len, (await consumer.getmany(timeout_ms=500, max_records=left)).values()))
         return perf_counter() - start
@@ -202,8 +216,8 @@ def _figures(rates: dict[str, list[float]]) -> Iterable[Figure]:
 
 def _split(spent: dict[str, float], took: float) -> Iterable[Figure]:
     spent[OTHER] = took - sum(spent.values())
-    for stage in (*STAGES, OTHER):
+    for stage, seconds in spent.items():
         yield Figure(
-            bench=NAME, name=f"stage: {stage}", value=1e6 * spent[stage] / STAGED, unit="us a record",
-            ratio=spent[stage] / took, against="all",
+            bench=NAME, name=f"stage: {stage}", value=1e6 * seconds / STAGED, unit="us a record",
+            ratio=seconds / took, against="all",
         )  # fmt: skip

@@ -1,47 +1,30 @@
-"""Where the loop of the buffer spends its time: the seconds between entering and leaving each of its steps.
+"""Where a loop spends its time: the seconds between entering and leaving each of its steps.
 
 Guarantees: a step within another counts as its own alone, so that the sum is never above the whole; what is measured is
-the service's own code, whose functions are wrapped while `staged` lasts. Leaves out: telling apart what several
-partitions do at once, so it is right for one.
+the product's own code, whose functions are wrapped while `staged` lasts. Leaves out: telling apart what several tasks
+do at once, so it is right for a loop that does one thing after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from inspect import iscoroutinefunction
 from time import perf_counter
 from typing import Any
 from unittest.mock import patch
 
-from rolloutlog.buffer.shard import indexing, shard
-from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.kafka.read.tail import Tail
-from rolloutlog.kafka.write.transactions import Transaction
-
-FETCH, DECODE, ROW, FOLD, ENCODE, WRITE, COMMIT = (
-    "fetch", "decode, validate, digest", "row", "fold", "encode", "write", "commit",
-)  # fmt: skip
-STAGES: tuple[str, ...] = (FETCH, DECODE, ROW, FOLD, ENCODE, WRITE, COMMIT)
+Point = tuple[object, str, str]
+"""A module or class, the name of a function of it, and the stage that it is."""
 OTHER = "the rest"
-_POINTS: tuple[tuple[object, str, str], ...] = (
-    (Tail, "poll", FETCH),
-    (indexing, "read_headers", DECODE),
-    (indexing, "read_rollout", DECODE),
-    (shard, "row_of", ROW),
-    (Fold, "apply", FOLD),
-    (shard, "written", ENCODE),
-    (Transaction, "send_all", WRITE),
-    (Transaction, "finish", COMMIT),
-)
 
 
 @contextmanager
-def staged() -> Generator[dict[str, float]]:
-    """Seconds by stage, which grow while the block runs."""
-    watch = _Watch()
+def staged(points: Sequence[Point], clock: Callable[[], float] = perf_counter) -> Generator[dict[str, float]]:
+    """Seconds by stage, which grow while the block runs, by that clock."""
+    watch = _Watch([stage for _, _, stage in points], clock)
     with ExitStack() as stack:
-        for owner, name, stage in _POINTS:
+        for owner, name, stage in points:
             stack.enter_context(patch.object(owner, name, watch.wrapped(getattr(owner, name), stage)))
         yield watch.spent
 
@@ -49,8 +32,9 @@ def staged() -> Generator[dict[str, float]]:
 class _Watch:
     """Charges time to the innermost step that is running."""
 
-    def __init__(self) -> None:
-        self.spent = dict.fromkeys(STAGES, 0.0)
+    def __init__(self, stages: Iterable[str], clock: Callable[[], float]) -> None:
+        self.spent = dict.fromkeys(stages, 0.0)
+        self._clock = clock
         self._inner = [0.0]
 
     def wrapped(self, function: Callable[..., Any], stage: str) -> Callable[..., Any]:
@@ -74,9 +58,9 @@ class _Watch:
 
     def _enter(self) -> float:
         self._inner.append(0.0)
-        return perf_counter()
+        return self._clock()
 
     def _leave(self, stage: str, start: float) -> None:
-        took = perf_counter() - start
+        took = self._clock() - start
         self.spent[stage] += took - self._inner.pop()
         self._inner[-1] += took
