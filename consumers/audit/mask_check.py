@@ -152,7 +152,7 @@ def masks_again(
     seen = history.as_of(final.timeline)
     first = min(_kept(final), key=lambda member: Handle.parse(member.handle or "").offset, default=None)
     env = None if first is None else rollouts[first.member].slot.env
-    rule = Rule.of(settings.staleness_of(env), settings.sync_period, live=seen.started)
+    rule = Rule.of(settings.staleness_of(env), settings.sync_period, live=seen.started, truncated=settings.truncated)
     tokens = [MemberTokens.of(m.member, m.attempt, rollouts[m.member].trajectory) for m in _kept(final)]
     return judge(tokens, final.step, seen, rule)
 

@@ -1,4 +1,5 @@
-"""For whom a group waits, in which order groups are drawn, and what holds for one environment alone
+"""For whom a group waits, in which order groups are drawn, what answers that were cut do, and what holds for one
+environment alone
 (design/trainer#stragglers, design/trainer#draw).
 
 Guarantees: each is tagged by its type, and no two types do the same. Leaves out: acting on them
@@ -46,6 +47,10 @@ class OverProvision(Section):
 
 
 Straggler = Annotated[Wait | Deadline | OverProvision, Field(discriminator="type"), BeforeValidator(tagged)]
+
+
+Truncated = Literal["train", "mask", "baseline"]
+"""What an answer does that a limit cut (design/staleness#truncated)."""
 
 
 class OldestOrder(Section):

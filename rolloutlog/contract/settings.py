@@ -23,6 +23,7 @@ from rolloutlog.contract.dispatch_settings import (
     OldestOrder,
     OverProvision,
     Straggler,
+    Truncated,
     Wait,
     WindowedOrder,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "Straggler",
     "TopicSettings",
     "TrainerSettings",
+    "Truncated",
     "Wait",
     "WindowedOrder",
 ]

@@ -20,6 +20,7 @@ from rolloutlog.contract.dispatch_settings import (
     OldestOrder,
     OverProvision,
     Straggler,
+    Truncated,
     Wait,
     WindowedOrder,
 )
@@ -55,6 +56,9 @@ class TrainerSettings(Section):
     """Drop groups whose rewards are all equal."""
     max_passes: int = Field(default=1, ge=1, le=MOST)
     """How often a group may be trained; more than once is refused, as this build doesn't."""
+    truncated: Truncated = "train"
+    """What members do whose answer a limit cut: `train` as others, leave the loss and stay full members (`mask`), or
+    count in the advantage alone (`baseline`)."""
     overcommit: bool = False
     """Allow more open groups than the staleness bound proves safe."""
     max_open: int | None = Field(default=None, ge=1, le=MOST)

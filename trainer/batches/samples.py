@@ -27,8 +27,6 @@ from rolloutlog.trainer.staleness.mask_runs import Bools
 
 IGNORED = -100
 """Label of a token that isn't in the loss."""
-_CUT = frozenset({"length", "max_tokens", "truncated"})
-"""Stop conditions of an answer that was cut."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,7 +59,6 @@ class TrainedMember:
     def sample(self, path: Sequence[int]) -> PackedSample:
         """The sample of one of its branches."""
         record = self.trajectory.record
-        stop = record.get("stop_condition")
         return PackedSample(
             run=self.run,
             group=self.group.id,
@@ -71,8 +68,8 @@ class TrainedMember:
             leaf=path[-1],
             agent=int(self.trajectory.nodes[path[-1], AGENT]),
             reward=self.drawn.reward,
-            truncated=record.get("is_truncated") is True or stop in _CUT,
-            stop_condition=stop,
+            truncated=self.drawn.tokens.truncated,
+            stop_condition=record.get("stop_condition"),
         )
 
 

@@ -24,6 +24,8 @@ def ready_by_headers(pending: PendingGroup, dispatch: DispatchPolicy, step: int,
     facts = [unread[member] for member in kept if member in unread]
     if len(facts) < len(kept) or dispatch.filters or not dispatch.weighed(pending.env):
         return None
+    if dispatch.settings.truncated != "train":  # of which headers say half
+        return None
     if not _learnable(pending, dispatch, kept):
         return None
     rule, timeline = dispatch.rule_of(pending.env), dispatch.history.timeline

@@ -89,7 +89,8 @@ class DispatchPolicy:
         key = (env if env in self.settings.environments else None, self.history.started)
         if key not in self._rules:
             staleness = self.settings.staleness_of(key[0])
-            self._rules[key] = Rule.of(staleness, self.settings.sync_period, live=key[1])
+            settings = self.settings
+            self._rules[key] = Rule.of(staleness, settings.sync_period, live=key[1], truncated=settings.truncated)
         return self._rules[key]
 
     def decide(self, pending: PendingGroup, step: int | None, clock: int) -> Decision:

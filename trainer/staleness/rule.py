@@ -18,7 +18,7 @@ import numpy as np
 
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.record.segments import I64, Runs
-from rolloutlog.contract.settings import KeepAsBaseline, Staleness
+from rolloutlog.contract.settings import KeepAsBaseline, Staleness, Truncated
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.staleness.mask_runs import NOTHING, Bools, Spans, tokens_in
 from rolloutlog.trainer.staleness.masks import Each, fresh_runs, runs_together, spans_together
@@ -43,16 +43,18 @@ def threshold(allowed: int | None, sync_period: int) -> int | None:
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """The staleness settings (`rolloutlog.contract.trainer_settings.Staleness`), thresholds in train steps."""
+    """The staleness settings (`rolloutlog.contract.trainer_settings.Staleness`), thresholds in train steps, and what
+    answers do that were cut."""
 
     sequence: int | None = None
     token: int | None = None
     keep_as_baseline: bool = False
     exempt_unknown: bool = True
     drop_abandoned: bool = False
+    truncated: Truncated = "train"
 
     @classmethod
-    def of(cls, settings: Staleness, sync_period: int, *, live: bool) -> Rule:
+    def of(cls, settings: Staleness, sync_period: int, *, live: bool, truncated: Truncated = "train") -> Rule:
         """The rule of a run; `live` once a trainer has started a timeline: there unknown policies drop by default."""
         unknown = settings.on_unknown or ("drop" if live else "exempt")
         return cls(
@@ -61,6 +63,7 @@ class Rule:
             keep_as_baseline=isinstance(settings.on_expire, KeepAsBaseline),
             exempt_unknown=unknown == "exempt",
             drop_abandoned=settings.abandoned == "drop",
+            truncated=truncated,
         )
 
     def next_change(self, verdict: GroupVerdict) -> int | None:
@@ -139,13 +142,14 @@ def _ages(members: Sequence[MemberTokens], versions: I64, known: Bools, abandone
 def _judge(member: MemberTokens, age: _Age, spans: Spans, step: int, rule: Rule) -> MemberVerdict:
     # An empty response has nothing to be old (decisions/staleness#45); one of unknown policies has no age.
     staleness = step - age.oldest - 1 if age.oldest is not None else (None if age.runs else 0)
-    may_train = member.may_train
+    may_train, cut = member.may_train, member.truncated and rule.truncated != "train"
     cause = _cause(
         rule,
         staleness,
         unknown=not age.known,
         abandoned=age.abandoned,
-        nothing_left=may_train > 0 and not len(spans),
+        nothing_left=may_train > 0 and not len(spans) and not cut,
+        truncated=cut and may_train > 0,
     )
     trained = tokens_in(spans) if cause is None else 0
     if cause is not None:
@@ -170,7 +174,9 @@ def _judge(member: MemberTokens, age: _Age, spans: Spans, step: int, rule: Rule)
     )
 
 
-def _cause(rule: Rule, staleness: int | None, *, unknown: bool, abandoned: bool, nothing_left: bool) -> Cause | None:
+def _cause(
+    rule: Rule, staleness: int | None, *, unknown: bool, abandoned: bool, nothing_left: bool, truncated: bool
+) -> Cause | None:
     """The first test that the member fails, in the order of the rule (decisions/staleness#69 and #70)."""
     if unknown and not rule.exempt_unknown:
         return Cause.UNKNOWN
@@ -178,10 +184,14 @@ def _cause(rule: Rule, staleness: int | None, *, unknown: bool, abandoned: bool,
         return Cause.ABANDONED
     if rule.sequence is not None and staleness is not None and staleness >= rule.sequence:
         return Cause.SEQUENCE
-    return Cause.TOKENS if nothing_left else None
+    if nothing_left:
+        return Cause.TOKENS
+    return Cause.TRUNCATED if truncated else None
 
 
 def _failed_verdict(cause: Cause, rule: Rule) -> Verdict:
     if cause is Cause.UNKNOWN:
         return Verdict.UNKNOWN
+    if cause is Cause.TRUNCATED:
+        return Verdict.EXEMPT if rule.truncated == "mask" else Verdict.BASELINE
     return Verdict.BASELINE if rule.keep_as_baseline else Verdict.EXPIRED

@@ -16,6 +16,7 @@ import numpy as np
 from rolloutlog.contract.record.declared_edges import kept_nodes
 from rolloutlog.contract.record.segments import Runs
 from rolloutlog.contract.record.trajectory import SAMPLED, Trajectory
+from rolloutlog.contract.record.truncation import is_cut
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.staleness.agents import Agent, agents_of, judged_runs, trained_nodes
 from rolloutlog.trainer.staleness.labels import unlabelled
@@ -32,6 +33,7 @@ class Cause(StrEnum):
     TOKENS = "tokens"
     ABANDONED = "abandoned"
     UNKNOWN = "unknown"
+    TRUNCATED = "truncated"
 
 
 def _may_train(trajectory: Trajectory, agents: Sequence[Agent]) -> Bools | None:
@@ -49,8 +51,9 @@ def _may_train(trajectory: Trajectory, agents: Sequence[Agent]) -> Bools | None:
 class MemberTokens:
     """What the rule needs of a member: who sampled its response tokens, and which may train.
 
-    `judged` are the runs of agents that train; None: all. `agents` have rewards of their own, or the rollout's. Raises
-    ValueError where runs or loss mask don't cover the response exactly (decisions/staleness#8, #9 and #62).
+    `judged` are the runs of agents that train; None: all. `agents` have rewards of their own, or the rollout's;
+    `truncated`: a limit cut the answer. Raises ValueError where runs or
+    loss mask don't cover the response exactly (decisions/staleness#8, #9 and #62).
     """
 
     member: int
@@ -60,6 +63,7 @@ class MemberTokens:
     loss_mask: Bools | None = None
     judged: Bools | None = None
     agents: tuple[Agent, ...] = (Agent(),)
+    truncated: bool = False
 
     def __post_init__(self) -> None:
         covered = int(self.runs.lengths.sum())
@@ -78,7 +82,7 @@ class MemberTokens:
             runs = Runs(UNKNOWN_POLICY, UNKNOWN_POLICY, np.array([size]))
         own = Runs(runs.timelines.copy(), runs.versions.copy(), runs.lengths)
         mask, judged = _may_train(trajectory, agents), judged_runs(trajectory, agents) if size else None
-        return cls(member, attempt, size, own, mask, judged, tuple(agents))
+        return cls(member, attempt, size, own, mask, judged, tuple(agents), is_cut(trajectory))
 
     @property
     def judged_runs(self) -> Bools | slice:
