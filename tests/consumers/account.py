@@ -5,7 +5,7 @@ Guarantees: everything is checked from the topics alone. Leaves out: the audit's
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -101,16 +101,16 @@ class PartitionAccount:
     def check_draws(self) -> None:
         """Every derived seed is what its draw says: a function of the fold at its offsets, settings and number."""
         shard = Shard.empty(self.partition, self.settings)
+        waiting = {topic: deque(self.events[topic]) for topic in INPUT_TOPICS}
+        unread = deque(self._draw_places)
         drawn: dict[int, Candidate] = {}
         for seed, draw in sorted(self.draws, key=lambda pair: pair[1].number):
             ends = {Topic.ROLLOUTS: draw.rollouts, Topic.SEEDS: draw.seeds, Topic.GROUP_EVENTS: draw.group_events}
             for topic, end in ends.items():
-                for event in self.events[topic]:
-                    if shard.fold.next_offsets[topic] <= event.offset < end:
-                        self._read(shard, event)
-            known = {earlier.number for place, earlier in self._draw_places if place < draw.seeds}
-            for number in drawn.keys() & known:
-                shard.fold.pool.release(drawn.pop(number))
+                while waiting[topic] and waiting[topic][0].offset < end:
+                    self._read(shard, waiting[topic].popleft())
+            while unread and unread[0][0] < draw.seeds:
+                shard.fold.pool.release(drawn.pop(unread.popleft()[1]))
             rank = drawn_rank(len(shard.fold.pool.live), self.settings.buffer.salt, self.partition, draw.number)
             _, candidate = shard.fold.pool.take(rank)
             drawn[draw.number] = candidate
@@ -125,9 +125,11 @@ class PartitionAccount:
         return [(seed, seed.draw) for seed in self.seeds if seed.draw is not None and not seed.asks]
 
     @property
-    def _draw_places(self) -> list[tuple[int, Draw]]:
+    def _draw_places(self) -> list[tuple[int, int]]:
+        """Where the seeds of draws lie, and their numbers."""
         events = [event for event in self.events[Topic.SEEDS] if event.headers.type == "seed.emitted"]
-        return [(event.offset, draw) for event in events if (draw := Seed.of(event).draw) is not None]
+        found = [(event.offset, Seed.of(event)) for event in events]
+        return [(at, seed.draw.number) for at, seed in found if seed.draw is not None and not seed.asks]
 
 
 async def read_account(

@@ -74,14 +74,22 @@ class Crew:
 
     async def fault(self, chance: random.Random) -> str:
         """One fault, chosen by `chance`; says which."""
-        number, kind = chance.randrange(self._size), chance.choice(("kill", "kill", "freeze", "fence", "restart"))
+        return (await self.faults(chance, 1))[0]
+
+    async def faults(self, chance: random.Random, count: int) -> list[str]:
+        """So many faults at once, each of another worker, chosen by `chance`; says which."""
+        numbers = chance.sample(range(self._size), count)
+        kinds = [chance.choice(("kill", "kill", "freeze", "fence", "restart")) for _ in numbers]
+        await asyncio.gather(*map(self._fault, kinds, numbers))
+        return [f"{kind} {number}" for kind, number in zip(kinds, numbers, strict=True)]
+
+    async def _fault(self, kind: str, number: int) -> None:
         if kind == "freeze":
             await self.freeze(number)
         elif kind == "fence":
             await self.fence(number % PARTITIONS)
         else:
             await asyncio.to_thread(self.kill if kind == "kill" else self.restart, number)
-        return f"{kind} {number}"
 
     def stop(self) -> list[int]:
         """SIGTERM to all, once each has joined; their exit codes."""
