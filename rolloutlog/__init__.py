@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from rolloutlog.producers.sync_producer import SyncRolloutProducer
     from rolloutlog.trainer.batches.losses import policy_loss
     from rolloutlog.trainer.batches.tensors import pack
+    from rolloutlog.trainer.loop.checkpoint_folder import CheckpointFolder
     from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
     from rolloutlog.trainer.stream.group_stream import GroupStream
     from rolloutlog.trainer.stream.starting import Start
 
 _HOME = {
+    "CheckpointFolder": "rolloutlog.trainer.loop.checkpoint_folder",
     "EmbeddedKafka": "rolloutlog.broker",
     "GroupStream": "rolloutlog.trainer.stream.group_stream",
     "Node": "rolloutlog.contract.record.node",
@@ -54,6 +56,7 @@ _HOME = {
 }
 
 __all__ = [
+    "CheckpointFolder",
     "EmbeddedKafka",
     "GroupStream",
     "Node",
@@ -78,7 +81,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load a public name from its room; read `__version__` from the installed distribution.
 
-    Raises MissingExtra for `pack` and `policy_loss` without torch.
+    Raises MissingExtra for `CheckpointFolder`, `pack` and `policy_loss` without torch.
     """
     if name in _HOME:
         return getattr(_room(_HOME[name]), name)

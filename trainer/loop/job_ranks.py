@@ -38,6 +38,10 @@ class JobRanks(Protocol):
         """Of what rank 0 makes, a piece for each rank, its own; raises as `tell`."""
         ...
 
+    def gather(self, said: T) -> list[T]:
+        """What each rank says, on every rank."""
+        ...
+
     def agree(self, said: object) -> None:
         """Raises RanksDisagree on every rank where not all say the same."""
         ...
@@ -57,6 +61,10 @@ class Alone:
     def deal(self, make: Callable[[], Sequence[T]]) -> T:
         """The only piece."""
         return make()[0]
+
+    def gather(self, said: T) -> list[T]:
+        """Its own word."""
+        return [said]
 
     def agree(self, said: object) -> None:
         """With itself."""
@@ -89,12 +97,17 @@ class TorchRanks:
         dist.scatter_object_list(got, pieces, src=0)
         return self._opened(got[0])
 
-    def agree(self, said: object) -> None:
-        """All ranks compare."""
+    def gather(self, said: T) -> list[T]:
+        """Everybody sends to all."""
         import torch.distributed as dist
 
         every: list[Any] = [None] * self.size
         dist.all_gather_object(every, said)
+        return every
+
+    def agree(self, said: object) -> None:
+        """All ranks compare."""
+        every = self.gather(said)
         if any(one != every[0] for one in every):
             raise RanksDisagree("; ".join(f"rank {number} is at {one}" for number, one in enumerate(every)))
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason
@@ -82,6 +83,11 @@ class SyncGroupStream:
     def history(self) -> History:
         """The policies known so far. Raises RanksDisagree on ranks above 0."""
         return self._stream.history
+
+    @property
+    def resumed(self) -> SavedCheckpoint | None:
+        """The checkpoint that this start went back to, on every rank; None where it went back to none."""
+        return self.ranks.tell(lambda: self._stream.resumed)
 
     @property
     def step(self) -> int | None:

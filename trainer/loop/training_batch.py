@@ -8,7 +8,7 @@ Leaves out: drawing (`sync_group_stream`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.vocabulary import DropReason
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 Saved = tuple[str, str | None]
 """Where something lies, and its digest."""
+
+
+class Written(NamedTuple):
+    """Where something was written, its digest, and what to do once that is on the log."""
+
+    uri: str
+    digest: str | None
+    commit: Callable[[], None] = lambda: None
 
 
 class Teller(Protocol):
@@ -114,16 +122,17 @@ class TrainingBatch:
     def trained(
         self,
         *,
-        publish: Callable[[], Saved] | None = None,
-        checkpoint: Callable[[], Saved] | None = None,
+        publish: Callable[[], Saved | Written] | None = None,
+        checkpoint: Callable[[], Saved | Written] | None = None,
         without: Mapping[str, DropReason] | None = None,
         early: bool = False,
     ) -> StepReport:
         """Record that it was trained; returns once that is on the log.
 
         `publish` writes the weights and `checkpoint` the state, before anything is on the log; each returns where it
-        wrote, and a digest. Every rank calls it and them, and what rank 0's return counts. `early` publishes off the
-        sync period. Raises SettingsError where weights are due and aren't given, or given and aren't due,
+        wrote, and a digest. Every rank calls it and them, and what rank 0's return counts. Of what was `Written` each
+        rank calls `commit` then, so that what that raises comes after the step is told. `early` publishes off the sync
+        period. Raises SettingsError where weights are due and aren't given, or given and aren't due,
         RanksDisagree, and what `GroupStream.trained` raises.
         """
         if publish is not None and not self.publishes and not early:
@@ -144,12 +153,18 @@ class TrainingBatch:
             saved = _saved("checkpoint", state) if checkpoint else None
             return self._tell(self.batch, publish=where, checkpoint=saved, without=without)
 
-        return self._ranks.tell(told)
+        report = self._ranks.tell(told)
+        for written in (weights, state):
+            if isinstance(written, Written):
+                written.commit()
+        return report
 
 
 def _saved(name: str, made: object) -> Saved:
     """The pair that a callable of rank 0 returned: not None, by which nothing would be told, nor a text of two letters,
     which would pass for one. Raises SettingsError."""
+    if isinstance(made, Written):
+        return made.uri, made.digest
     if isinstance(made, tuple | list) and len(pair := tuple(cast("Sequence[Any]", made))) == 2:
         return cast("Saved", pair)
     raise SettingsError(f"{name} returned {made!r:.80}", "it returns where it wrote, and a digest or None: a pair")

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from rolloutlog.contract.errors import NotOpen, SettingsError
+from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason
@@ -108,6 +109,11 @@ class GroupStream:
     def history(self) -> History:
         """The policies known so far."""
         return self._parts.history
+
+    @property
+    def resumed(self) -> SavedCheckpoint | None:
+        """The checkpoint that this start went back to; None where it went back to none."""
+        return self._parts.resumed
 
     @property
     def step(self) -> int | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rolloutlog.contract.errors import RecordsDeleted
 from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.events.watermarks import PartitionMarks
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
@@ -60,6 +61,7 @@ class Parts:
     payloads: PayloadReader
     blobs: BlobStore | None
     step: int | None
+    resumed: SavedCheckpoint | None
 
 
 async def open_parts(
@@ -125,6 +127,7 @@ async def open_parts(
         payloads=payloads,
         blobs=blobs,
         step=first_step(start, history, restored.last_step),
+        resumed=origin.checkpoint,
     )
 
 

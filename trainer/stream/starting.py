@@ -6,9 +6,11 @@ there, and is refused for another run's or an unknown one. Leaves out: reading t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError
 from rolloutlog.contract.events.event import Outgoing
@@ -22,7 +24,18 @@ from rolloutlog.kafka.run_record import RunRecord
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
 from rolloutlog.trainer.steps.step_events import first_events, resumed_events
 
+log = logging.getLogger(__name__)
+
 CHECKPOINT = "checkpoint"
+
+
+class CheckpointChoice(Protocol):
+    """Who knows which checkpoints can be gone back to: `rolloutlog.trainer.loop.checkpoint_folder`, or a user's own."""
+
+    def choose(self, run: str, known: Collection[SavedCheckpoint], history: History) -> Policy | None:
+        """One of those that the log knows; None where there is none. What it raises ends the start, before anything is
+        written."""
+        ...
 
 
 @dataclass(slots=True, frozen=True)
@@ -36,7 +49,9 @@ class Start:
 
     `resume` goes back: to the newest checkpoint that is live ("checkpoint"), to the one of a `state_dict`, or to a
     policy that was published. A new timeline begins with its weights, and the steps after it become void. A start that
-    only goes on after a stop or a crash needs none.
+    only goes on after a stop or a crash needs none. Who is to choose where there is no checkpoint yet goes back to the
+    newest policy, whose weights are the newest state that there is; without one it is a first start, and for that alone
+    is `weights` then.
 
     `latest` begins at the end that `rollouts` and `seeds` have now: groups that are open there are dropped(skipped).
     """
@@ -46,7 +61,7 @@ class Start:
     timeline: bool = True
     weights: str | None = None
     digest: str | None = None
-    resume: Policy | Literal["checkpoint"] | Mapping[str, Any] | None = None
+    resume: Policy | Literal["checkpoint"] | Mapping[str, Any] | CheckpointChoice | None = None
     offsets: Mapping[int, int] | None = None
     latest: bool = False
 
@@ -59,11 +74,12 @@ class Start:
 @dataclass(slots=True, frozen=True)
 class StartPoint:
     """From where a stream goes on: the newest live `marks`, None where no step left any, and what to write `first`;
-    `forked` is the history of a resume once that is written."""
+    `forked` is the history of a resume once that is written, `checkpoint` the one that it goes back to, if any."""
 
     marks: Watermarks | None
     first: list[Outgoing]
     forked: History | None = None
+    checkpoint: SavedCheckpoint | None = None
 
 
 async def start_point(start: Start, settings: Settings, run: RunRecord, policies: PolicyLog, now: int) -> StartPoint:
@@ -76,20 +92,20 @@ async def start_point(start: Start, settings: Settings, run: RunRecord, policies
     if run.trainer != settings.trainer.recorded():
         first.append(trainer_recorded(settings.trainer, source=SOURCE, now=now))
     known = [*policies.checkpoints.values(), *closed_steps(run.facts)]
-    if start.resume is not None:
-        weights = await _resumed(start, settings.run_id, policies)
-        there = forked(history, weights.policy)
+    if start.resume is not None and (policy := await _policy_of(start.resume, settings.run_id, policies)) is not None:
+        weights = await _weights_of(policy, start, policies)
+        there = forked(history, policy)
         marks = newest_live(known, there)
-        return StartPoint(marks, first + resumed_events(history, weights, marks, run=settings.run_id, now=now), there)
+        first += resumed_events(history, weights, marks, run=settings.run_id, now=now)
+        return StartPoint(marks, first, there, policies.checkpoints.get(policy))
     if start.timeline and not history.started and not history.imported:
         first += first_events(history, run=settings.run_id, now=now, uri=start.weights, digest=start.digest)
     return StartPoint(newest_live(known, history), first)
 
 
-async def _resumed(start: Start, run: str, policies: PolicyLog) -> PublishedPolicy:
+async def _weights_of(policy: Policy, start: Start, policies: PolicyLog) -> PublishedPolicy:
     """The weights that are gone back to: as they were published, else as the checkpoint holds them."""
-    policy = await _policy_of(start.resume, run, policies)
-    if start.weights is not None:
+    if start.weights is not None and isinstance(start.resume, Policy | str | Mapping):
         return PublishedPolicy(policy, start.weights, start.digest, 0)
     if policy in policies.checkpoints and policy not in policies.history.published:
         saved = policies.checkpoints[policy]
@@ -97,13 +113,18 @@ async def _resumed(start: Start, run: str, policies: PolicyLog) -> PublishedPoli
     return await policies.find(policy)
 
 
-async def _policy_of(resume: Policy | str | Mapping[str, Any] | None, run: str, policies: PolicyLog) -> Policy:
+async def _policy_of(
+    resume: Policy | str | Mapping[str, Any] | CheckpointChoice, run: str, policies: PolicyLog
+) -> Policy | None:
+    """The policy that is gone back to; None where there is none to choose."""
     if isinstance(resume, Policy):
         if resume not in policies.checkpoints:
             await policies.find(resume)
         return resume
     if isinstance(resume, Mapping):
         return _of_state(resume, run, policies.checkpoints)
+    if not isinstance(resume, str):
+        return await _chosen(resume, run, policies)
     newest = newest_live(policies.checkpoints.values(), policies.history)
     if newest is None:
         raise NotFound(
@@ -111,6 +132,15 @@ async def _policy_of(resume: Policy | str | Mapping[str, Any] | None, run: str, 
             "start without `resume`: the stream goes on after the last step; or resume from a published policy",
         )
     return newest.policy
+
+
+async def _chosen(choice: CheckpointChoice, run: str, policies: PolicyLog) -> Policy | None:
+    """What is chosen, in a thread of its own, since it reads files."""
+    history = policies.history
+    chosen = await asyncio.to_thread(choice.choose, run, [*policies.checkpoints.values()], history)
+    if chosen is None and history.current is not None:
+        log.warning("no checkpoint is on the log yet: the trainer goes back to policy %s", history.current)
+    return chosen or history.current
 
 
 def _of_state(state: Mapping[str, Any], run: str, known: Mapping[Policy, SavedCheckpoint]) -> Policy:

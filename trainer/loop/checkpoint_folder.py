@@ -1,0 +1,219 @@
+"""Checkpoints of a training loop as files in a folder: a trainer's parts, its random numbers, and what the stream says
+(design/trainer#checkpoints).
+
+    checkpoints = CheckpointFolder("checkpoints", model=model, optimizer=optimizer)
+    with SyncGroupStream(settings, Start(resume=checkpoints)) as stream:
+        checkpoints.load(stream)
+        for batch in stream:
+            ...
+            batch.trained(checkpoint=(lambda: checkpoints.save(stream, batch)) if batch.step % 50 == 0 else None)
+
+Guarantees: a file has its name only once the log names it; until then it lies beside it, whole and synced, and a start
+finishes the rename that a crash left out, by digest. The newest live one is never removed. A start goes back to the
+newest live one that the log names, and is refused if that is missing or damaged. Nothing is unpickled. Leaves out:
+models of which no process has the whole, and other places than a folder that every rank sees.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import logging
+import os
+import re
+import secrets
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
+from urllib.parse import unquote, urlsplit
+
+from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError
+from rolloutlog.contract.events.policy_versions import SavedCheckpoint
+from rolloutlog.contract.events.watermarks import newest_live
+from rolloutlog.contract.policies import History, Policy
+from rolloutlog.trainer.loop.job_ranks import ranks_of_job
+from rolloutlog.trainer.loop.rng_states import put_rng_states, rng_states
+from rolloutlog.trainer.loop.state_file import CheckpointUnusable, read_state, write_state
+from rolloutlog.trainer.loop.training_batch import Written
+
+log = logging.getLogger(__name__)
+
+PARTIAL = ".partial"
+OLDER = "`Start(resume=checkpoints.up_to({step}))` goes back to the newest one before it"
+
+
+class Stateful(Protocol):
+    """A part of a trainer: a module, an optimizer, a schedule."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it is now."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> Any:
+        """Be that."""
+        ...
+
+
+class CheckpointedStream(Protocol):
+    """What is asked of a group stream, asynchronous or not."""
+
+    @property
+    def history(self) -> History:
+        """The policies known so far."""
+        ...
+
+    @property
+    def resumed(self) -> SavedCheckpoint | None:
+        """The checkpoint that it goes on from."""
+        ...
+
+    def state_dict(self, batch: Any = None) -> dict[str, Any]:
+        """What a checkpoint holds of it."""
+        ...
+
+
+class _CheckpointFile(NamedTuple):
+    """A file of a run, by what its name says; `path` is its name once the log names it."""
+
+    timeline: int
+    step: int
+    path: Path
+    is_partial: bool
+
+
+class CheckpointFolder:
+    """A folder of checkpoints, of one run or of several. `keep`: how many of the newest that are live stay."""
+
+    def __init__(self, folder: Path | str, *, keep: int = 2, **parts: Stateful) -> None:
+        """`parts`: what is saved and loaded, by name. Raises SettingsError."""
+        if keep < 1:
+            raise SettingsError(f"keep={keep} keeps no checkpoint", "keep at least the one that a resume needs")
+        if reserved := parts.keys() & {"stream", "rng"}:
+            raise SettingsError(f"a part can't be called {min(reserved)}", "that is in every checkpoint")
+        self._folder, self._keep, self._parts = Path(folder), keep, parts
+        self._last_step: int | None = None
+
+    def up_to(self, step: int) -> Self:
+        """The same, for a start from the newest live checkpoint at or before this step."""
+        made = copy.copy(self)
+        made._last_step = step
+        return made
+
+    def save(self, stream: CheckpointedStream, batch: Any) -> Written:
+        """Write the state after a batch that is about to be told. All ranks call it; rank 0 writes.
+
+        Whoever tells the batch calls `commit` of what comes back; `TrainingBatch.trained` does. Raises SettingsError
+        for what a file can't hold, OSError.
+        """
+        ranks, said = ranks_of_job(), stream.state_dict(batch)
+        state = {name: part.state_dict() for name, part in self._parts.items()}
+        state |= {"rng": ranks.gather(rng_states()), "stream": said}
+        name = f"{said['run']}-{said['timeline']}-{said['step']}-{secrets.token_hex(4)}.safetensors"
+        path = self._folder.resolve() / name
+        if ranks.rank:
+            return Written(path.as_uri(), None)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_state(_partial(path), state)
+        _sync_names(self._folder)
+        return Written(path.as_uri(), _digest(_partial(path)), lambda: self._commit(path, said["run"], stream.history))
+
+    def load(self, stream: CheckpointedStream) -> bool:
+        """Put the checkpoint that the stream goes on from into the parts, on every rank, and its random numbers, if
+        this rank had any then; False where it goes on from none.
+
+        Raises CheckpointUnusable, RunMismatch, SettingsError where it holds other parts.
+        """
+        saved, run = stream.resumed, stream.state_dict()["run"]
+        if saved is None:
+            return False
+        state = read_state(self._path_of(saved, run))
+        if tuple(state["stream"][name] for name in ("run", "timeline", "step")) != (run, *saved.policy):
+            raise RunMismatch(f"{saved.uri} holds the state of another run or step than its name says")
+        if missing := self._parts.keys() ^ (state.keys() - {"stream", "rng"}):
+            raise SettingsError(f"{min(missing)} is only in the checkpoint {saved.uri}, or only here", "give all parts")
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
+        rank = ranks_of_job().rank
+        if rank < len(state["rng"]):
+            put_rng_states(state["rng"][rank])
+        return True
+
+    def choose(self, run: str, known: Collection[SavedCheckpoint], history: History) -> Policy | None:
+        """The checkpoint from which a start goes on, whose file is there and sound, under its name; None where no live
+        one is on the log. Raises CheckpointUnusable, RunMismatch, NotFound."""
+        last = self._last_step
+        saved = newest_live([one for one in known if last is None or one.step <= last], history)
+        if saved is not None:
+            self._finish(saved, run)
+            return saved.policy
+        if last is not None:
+            raise NotFound(f"no checkpoint at or before step {last} is on the log that the current timeline shares")
+        return None
+
+    def _finish(self, saved: SavedCheckpoint, run: str) -> None:
+        """See that the file is there and sound; rename it where a crash left that out."""
+        path, hint = self._path_of(saved, run), OLDER.format(step=saved.step - 1)
+        there = next((one for one in (path, _partial(path)) if one.is_file()), None)
+        if there is None:
+            raise CheckpointUnusable(f"the checkpoint of step {saved.step}, {path}, isn't there", hint)
+        if _digest(there) != saved.digest:
+            raise CheckpointUnusable(f"the checkpoint of step {saved.step}, {there}, isn't what was written", hint)
+        if there != path:
+            log.warning("%s gets its name: its step is on the log, and the trainer ended before", path)
+            _rename(path)
+
+    def _path_of(self, saved: SavedCheckpoint, run: str) -> Path:
+        """Where its file lies: in this folder, wherever that was then."""
+        name = Path(unquote(urlsplit(saved.uri).path)).name
+        found = re.fullmatch(rf"(.+)-{saved.timeline}-{saved.step}-[0-9a-f]{{8}}\.safetensors", name)
+        if found is None:
+            hint = "Start(resume=...) takes a published policy as well"
+            raise CheckpointUnusable(f"the checkpoint of step {saved.step}, {saved.uri}, wasn't saved by this", hint)
+        if found[1] != run:
+            raise RunMismatch(f"{saved.uri} is a checkpoint of run {found[1]!r}, not of {run!r}")
+        return self._folder / name
+
+    def _commit(self, path: Path, run: str, history: History) -> None:
+        """It is on the log: give it its name, and remove those that nobody goes back to. Raises OSError."""
+        _rename(path)
+        files = sorted(self._files(run), key=lambda one: one.step)
+        own = next(one for one in files if one.path.name == path.name)
+        kept = [one for one in files if not one.is_partial and history.is_live(one.timeline, one.step)][-self._keep :]
+        for one in files:
+            if one not in kept and one[:2] <= own[:2]:  # not those of a trainer that has started since
+                (_partial(one.path) if one.is_partial else one.path).unlink(missing_ok=True)
+
+    def _files(self, run: str) -> Iterator[_CheckpointFile]:
+        pattern = re.compile(rf"{re.escape(run)}-(\d+)-(\d+)-[0-9a-f]{{8}}\.safetensors({re.escape(PARTIAL)})?")
+        for path in self._folder.iterdir():
+            if found := pattern.fullmatch(path.name):
+                named = path.with_name(path.name.removesuffix(PARTIAL))
+                yield _CheckpointFile(int(found[1]), int(found[2]), named, found[3] is not None)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + PARTIAL)
+
+
+def _rename(path: Path) -> None:
+    """Give it its name, unless somebody has."""
+    try:
+        _partial(path).replace(path)
+    except FileNotFoundError:
+        if not path.is_file():
+            raise
+    _sync_names(path.parent)
+
+
+def _sync_names(folder: Path) -> None:
+    """What is called how in a folder, to the disk."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
