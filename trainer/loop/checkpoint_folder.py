@@ -34,7 +34,7 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.trainer.loop.job_ranks import ranks_of_job
 from rolloutlog.trainer.loop.rng_states import put_rng_states, rng_states
 from rolloutlog.trainer.loop.state_file import CheckpointUnusable, read_state, write_state
-from rolloutlog.trainer.loop.training_batch import Written
+from rolloutlog.trainer.loop.training_batch import SavedFile
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class CheckpointFolder:
         made._last_step = step
         return made
 
-    def save(self, stream: CheckpointedStream, batch: Any) -> Written:
+    def save(self, stream: CheckpointedStream, batch: Any) -> SavedFile:
         """Write the state after a batch that is about to be told. All ranks call it; rank 0 writes.
 
         Whoever tells the batch calls `commit` of what comes back; `TrainingBatch.trained` does. Raises SettingsError
@@ -111,11 +111,11 @@ class CheckpointFolder:
         name = f"{said['run']}-{said['timeline']}-{said['step']}-{secrets.token_hex(4)}.safetensors"
         path = self._folder.resolve() / name
         if ranks.rank:
-            return Written(path.as_uri(), None)
+            return SavedFile(path.as_uri(), None)
         self._folder.mkdir(parents=True, exist_ok=True)
         write_state(_partial(path), state)
         _sync_names(self._folder)
-        return Written(path.as_uri(), _digest(_partial(path)), lambda: self._commit(path, said["run"], stream.history))
+        return SavedFile(path.as_uri(), _digest(_partial(path)), lambda: self._commit(path, said["run"], stream.history))
 
     def load(self, stream: CheckpointedStream) -> bool:
         """Put the checkpoint that the stream goes on from into the parts, on every rank, and its random numbers, if

@@ -27,7 +27,7 @@ Saved = tuple[str, str | None]
 """Where something lies, and its digest."""
 
 
-class Written(NamedTuple):
+class SavedFile(NamedTuple):
     """Where something was written, its digest, and what to do once that is on the log."""
 
     uri: str
@@ -122,15 +122,15 @@ class TrainingBatch:
     def trained(
         self,
         *,
-        publish: Callable[[], Saved | Written] | None = None,
-        checkpoint: Callable[[], Saved | Written] | None = None,
+        publish: Callable[[], Saved | SavedFile] | None = None,
+        checkpoint: Callable[[], Saved | SavedFile] | None = None,
         without: Mapping[str, DropReason] | None = None,
         early: bool = False,
     ) -> StepReport:
         """Record that it was trained; returns once that is on the log.
 
         `publish` writes the weights and `checkpoint` the state, before anything is on the log; each returns where it
-        wrote, and a digest. Every rank calls it and them, and what rank 0's return counts. Of what was `Written` each
+        wrote, and a digest. Every rank calls it and them, and what rank 0's return counts. Of what was `SavedFile` each
         rank calls `commit` then, so that what that raises comes after the step is told. `early` publishes off the sync
         period. Raises SettingsError where weights are due and aren't given, or given and aren't due,
         RanksDisagree, and what `GroupStream.trained` raises.
@@ -155,7 +155,7 @@ class TrainingBatch:
 
         report = self._ranks.tell(told)
         for written in (weights, state):
-            if isinstance(written, Written):
+            if isinstance(written, SavedFile):
                 written.commit()
         return report
 
@@ -163,7 +163,7 @@ class TrainingBatch:
 def _saved(name: str, made: object) -> Saved:
     """The pair that a callable of rank 0 returned: not None, by which nothing would be told, nor a text of two letters,
     which would pass for one. Raises SettingsError."""
-    if isinstance(made, Written):
+    if isinstance(made, SavedFile):
         return made.uri, made.digest
     if isinstance(made, tuple | list) and len(pair := tuple(cast("Sequence[Any]", made))) == 2:
         return cast("Saved", pair)
