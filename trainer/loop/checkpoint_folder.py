@@ -115,7 +115,8 @@ class CheckpointFolder:
         self._folder.mkdir(parents=True, exist_ok=True)
         write_state(_partial(path), state)
         _sync_names(self._folder)
-        return SavedFile(path.as_uri(), _digest(_partial(path)), lambda: self._commit(path, said["run"], stream.history))
+        digest = _digest(_partial(path))
+        return SavedFile(path.as_uri(), digest, lambda: self._commit(path, said["run"], stream.history))
 
     def load(self, stream: CheckpointedStream) -> bool:
         """Put the checkpoint that the stream goes on from into the parts, on every rank, and its random numbers, if
