@@ -182,6 +182,31 @@ def test_parts_that_the_file_lacks_are_named(log: Log, tmp_path: Path) -> None:
         CheckpointFolder(tmp_path, rng=job.model)
 
 
+def test_weights_that_were_never_published_are_published_at_a_resume(log: Log, tmp_path: Path) -> None:
+    """Workers can't read a checkpoint."""
+    job = Job(log, tmp_path)
+    job.settings = with_trainer(job.settings, sync_period=2)
+    with job.open() as stream:
+        asyncio.run(log.write(*group("a")))
+        batch = next(iter(stream))
+        torch.nn.init.ones_(job.model.weight)
+        batch.trained(checkpoint=lambda: job.checkpoints.save(stream, batch))
+    with pytest.raises(SettingsError, match="step 1 were never published"):
+        job.open()
+    published: list[tuple[Policy, float]] = []
+
+    def publish(policy: Policy) -> tuple[str, str]:
+        published.append((policy, model.weight.item()))
+        return "s3://w/1:1", "d"
+
+    model = torch.nn.Linear(1, 1, bias=False)
+    folder = CheckpointFolder(tmp_path, publish=publish, model=model, optimizer=torch.optim.AdamW(model.parameters()))
+    with job.open(Start(resume=folder, weights="s3://w/0")) as stream:
+        assert stream.history.current == Policy(1, 1)
+    assert published == [(Policy(1, 1), 1.0)]
+    assert b'"uri":"s3://w/1:1"' in (asyncio.run(log.read(Topic.POLICY_VERSIONS))[-1].value or b"")
+
+
 def test_a_folder_that_was_moved_is_as_good(log: Log, tmp_path: Path) -> None:
     weight = Job(log, tmp_path / "a").steps(1)
     (tmp_path / "a").rename(tmp_path / "b")

@@ -22,7 +22,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import unquote, urlsplit
@@ -34,7 +34,7 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.trainer.loop.job_ranks import ranks_of_job
 from rolloutlog.trainer.loop.rng_states import put_rng_states, rng_states
 from rolloutlog.trainer.loop.state_file import CheckpointUnusable, read_state, write_state
-from rolloutlog.trainer.loop.training_batch import SavedFile
+from rolloutlog.trainer.loop.training_batch import Saved, SavedFile
 
 log = logging.getLogger(__name__)
 
@@ -82,15 +82,26 @@ class _CheckpointFile(NamedTuple):
 
 
 class CheckpointFolder:
-    """A folder of checkpoints, of one run or of several. `keep`: how many of the newest that are live stay."""
+    """A folder of checkpoints, of one run or of several."""
 
-    def __init__(self, folder: Path | str, *, keep: int = 2, **parts: Stateful) -> None:
-        """`parts`: what is saved and loaded, by name. Raises SettingsError."""
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        keep: int = 2,
+        publish: Callable[[Policy], Saved | SavedFile] | None = None,
+        **parts: Stateful,
+    ) -> None:
+        """`keep`: how many of the newest that are live stay. `publish` writes the weights, where they are gone back to
+        at a step that published none; it returns where, and a digest. `parts`: what is saved and loaded, by name.
+
+        Raises SettingsError.
+        """
         if keep < 1:
             raise SettingsError(f"keep={keep} keeps no checkpoint", "keep at least the one that a resume needs")
         if reserved := parts.keys() & {"stream", "rng"}:
             raise SettingsError(f"a part can't be called {min(reserved)}", "that is in every checkpoint")
-        self._folder, self._keep, self._parts = Path(folder), keep, parts
+        self._folder, self._keep, self._publish, self._parts = Path(folder), keep, publish, parts
         self._last_step: int | None = None
 
     def up_to(self, step: int) -> Self:
@@ -125,19 +136,9 @@ class CheckpointFolder:
         Raises CheckpointUnusable, RunMismatch, SettingsError where it holds other parts.
         """
         saved, run = stream.resumed, stream.state_dict()["run"]
-        if saved is None:
-            return False
-        state = read_state(self._path_of(saved, run))
-        if tuple(state["stream"][name] for name in ("run", "timeline", "step")) != (run, *saved.policy):
-            raise RunMismatch(f"{saved.uri} holds the state of another run or step than its name says")
-        if missing := self._parts.keys() ^ (state.keys() - {"stream", "rng"}):
-            raise SettingsError(f"{min(missing)} is only in the checkpoint {saved.uri}, or only here", "give all parts")
-        for name, part in self._parts.items():
-            part.load_state_dict(state[name])
-        rank = ranks_of_job().rank
-        if rank < len(state["rng"]):
-            put_rng_states(state["rng"][rank])
-        return True
+        if saved is not None:
+            self._load(saved, run)
+        return saved is not None
 
     def choose(self, run: str, known: Collection[SavedCheckpoint], history: History) -> Policy | None:
         """The checkpoint from which a start goes on, whose file is there and sound, under its name; None where no live
@@ -150,6 +151,28 @@ class CheckpointFolder:
         if last is not None:
             raise NotFound(f"no checkpoint at or before step {last} is on the log that the current timeline shares")
         return None
+
+    def weights(self, run: str, saved: SavedCheckpoint, policy: Policy) -> Saved:
+        """Publish those of a checkpoint. Raises as `load`, and SettingsError where nobody said how."""
+        if self._publish is None:
+            raise SettingsError(
+                f"the weights of step {saved.step} were never published, and workers can't read a checkpoint",
+                "give CheckpointFolder(publish=...), or publish where you save: trained(publish=..., early=True)",
+            )
+        self._load(saved, run)
+        return self._publish(policy)[:2]
+
+    def _load(self, saved: SavedCheckpoint, run: str) -> None:
+        state = read_state(self._path_of(saved, run))
+        if tuple(state["stream"][name] for name in ("run", "timeline", "step")) != (run, *saved.policy):
+            raise RunMismatch(f"{saved.uri} holds the state of another run or step than its name says")
+        if missing := self._parts.keys() ^ (state.keys() - {"stream", "rng"}):
+            raise SettingsError(f"{min(missing)} is only in the checkpoint {saved.uri}, or only here", "give all parts")
+        for name, part in self._parts.items():
+            part.load_state_dict(state[name])
+        rank = ranks_of_job().rank
+        if rank < len(state["rng"]):
+            put_rng_states(state["rng"][rank])
 
     def _finish(self, saved: SavedCheckpoint, run: str) -> None:
         """See that the file is there and sound; rename it where a crash left that out."""

@@ -37,6 +37,11 @@ class CheckpointChoice(Protocol):
         written."""
         ...
 
+    def weights(self, run: str, saved: SavedCheckpoint, policy: Policy) -> tuple[str, str | None]:
+        """Where the weights of a checkpoint lie whose step published none, and their digest; workers get them as
+        `policy`."""
+        ...
+
 
 @dataclass(slots=True, frozen=True)
 class Start:
@@ -93,7 +98,7 @@ async def start_point(start: Start, settings: Settings, run: RunRecord, policies
         first.append(trainer_recorded(settings.trainer, source=SOURCE, now=now))
     known = [*policies.checkpoints.values(), *closed_steps(run.facts)]
     if start.resume is not None and (policy := await _policy_of(start.resume, settings.run_id, policies)) is not None:
-        weights = await _weights_of(policy, start, policies)
+        weights = await _weights_of(policy, start, settings.run_id, policies)
         there = forked(history, policy)
         marks = newest_live(known, there)
         first += resumed_events(history, weights, marks, run=settings.run_id, now=now)
@@ -103,14 +108,19 @@ async def start_point(start: Start, settings: Settings, run: RunRecord, policies
     return StartPoint(newest_live(known, history), first)
 
 
-async def _weights_of(policy: Policy, start: Start, policies: PolicyLog) -> PublishedPolicy:
+async def _weights_of(policy: Policy, start: Start, run: str, policies: PolicyLog) -> PublishedPolicy:
     """The weights that are gone back to: as they were published, else as the checkpoint holds them."""
-    if start.weights is not None and isinstance(start.resume, Policy | str | Mapping):
+    resume = start.resume
+    if isinstance(resume, Policy | str | Mapping) and start.weights is not None:
         return PublishedPolicy(policy, start.weights, start.digest, 0)
-    if policy in policies.checkpoints and policy not in policies.history.published:
-        saved = policies.checkpoints[policy]
+    if policy in policies.history.published or policy not in policies.checkpoints:
+        return await policies.find(policy)
+    saved = policies.checkpoints[policy]
+    if resume is None or isinstance(resume, Policy | str | Mapping):
         return PublishedPolicy(policy, saved.uri, saved.digest, 0)
-    return await policies.find(policy)
+    first = Policy(policies.history.next_timeline(), policy.version)
+    uri, digest = await asyncio.to_thread(resume.weights, run, saved, first)
+    return PublishedPolicy(policy, uri, digest, 0)
 
 
 async def _policy_of(
