@@ -1,12 +1,13 @@
 """What the small environments share: words by chance, a graded score, and the last answer.
 
-Guarantees: words are a function of the seed; a score is the share of places that are right, so that there is something
-to learn before everything is. Leaves out: the environments.
+Guarantees: words are a function of the seed; one in eight is held out, and is among those of no seed; a score is the
+share of places that are right, so that there is something to learn before everything is. Leaves out: the environments.
 """
 
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Iterator, Sequence
 
 from rolloutlog.contract.record.node import Message
@@ -14,13 +15,17 @@ from rolloutlog.contract.record.node import Message
 ALPHABET = "abcdefgh"
 ASK = "="
 """Ends a prompt."""
+HELD_OUT = 8
+"""One word in so many is held out."""
 
 
-def words(seed: int, size: int, salt: str) -> Iterator[str]:
-    """Words of that size, without end."""
+def words(seed: int, size: int, salt: str, *, held_out: bool = False) -> Iterator[str]:
+    """Words of that size, without end: those to train on, or those that are held out."""
     chance = random.Random(f"{salt}/{seed}")
     while True:
-        yield "".join(chance.choices(ALPHABET, k=size))
+        word = "".join(chance.choices(ALPHABET, k=size))
+        if (zlib.crc32(word.encode()) % HELD_OUT == 0) is held_out:
+            yield word
 
 
 def share_right(answer: str, expected: str) -> float:

@@ -38,7 +38,15 @@ class Lookup:
 
     def tasks(self, seed: int) -> Iterator[Task]:
         """A key, and a word for each letter."""
-        chance, all_words = random.Random(f"keys/{seed}"), words(seed, self.size, self.name)
+        return self._tasks(seed, held_out=False)
+
+    def held_out(self, seed: int) -> Iterator[Task]:
+        """The same of words that are never trained."""
+        return self._tasks(seed, held_out=True)
+
+    def _tasks(self, seed: int, *, held_out: bool) -> Iterator[Task]:
+        chance = random.Random(f"keys/{seed}")
+        all_words = words(seed, self.size, self.name, held_out=held_out)
         number = 0
         while True:
             table = {letter: next(all_words) for letter in ALPHABET}

@@ -27,7 +27,14 @@ class Reversal:
 
     def tasks(self, seed: int) -> Iterator[Task]:
         """Words by chance."""
-        for number, word in enumerate(words(seed, self.size, self.name)):
+        return self._tasks(seed, held_out=False)
+
+    def held_out(self, seed: int) -> Iterator[Task]:
+        """Words that are never trained."""
+        return self._tasks(seed, held_out=True)
+
+    def _tasks(self, seed: int, *, held_out: bool) -> Iterator[Task]:
+        for number, word in enumerate(words(seed, self.size, self.name, held_out=held_out)):
             yield {"key": f"{seed}-{number}", "word": word}
 
     def prompt(self, task: Task) -> list[Message]:

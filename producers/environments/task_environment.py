@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from rolloutlog.contract.record.node import Message
 
@@ -39,7 +39,9 @@ class Reply:
 
 
 class TaskEnvironment(Protocol[State]):
-    """Tasks of one kind. Each method is quick and has no side effect but on the state that it is given."""
+    """Tasks of one kind. Each method is quick and has no side effect but on the state that it is given.
+
+    One that can evaluate a policy has `held_out` besides (`HeldOut`)."""
 
     @property
     def name(self) -> str:
@@ -68,4 +70,13 @@ class TaskEnvironment(Protocol[State]):
 
     def score(self, task: Task, messages: Sequence[Message]) -> float:
         """Reward of the finished conversation."""
+        ...
+
+
+@runtime_checkable
+class HeldOut(Protocol):
+    """An environment with tasks that `tasks` never gives, whatever the seed: what a policy is evaluated on."""
+
+    def held_out(self, seed: int) -> Iterator[Task]:
+        """Those tasks, the same for the same seed."""
         ...

@@ -7,8 +7,9 @@
 Guarantees: the cursor moves in the transaction that writes the seeds, so a feeder that was killed at any point goes on
 where it was; a second feeder of the same environment fences the first; at most the fresh part of the run's open groups
 is open, over all environments, when a seed is written (two feeders that write at once may exceed it by what they write
-then). At the end of the data it waits until its groups have ended, so that what failed is asked again. Leaves out: what
-a task is (`task_source`), and who makes it.
+then). At the end of the data it waits until its groups have ended, so that what failed is asked again. Eval rounds are
+bounded by nothing, and nobody waits for them; a round is asked once. Leaves out: what a task is (`task_source`), when a
+round is due (`eval_rounds`), and who makes it.
 """
 
 from __future__ import annotations
@@ -20,27 +21,30 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from rolloutlog.contract.errors import NotOpen, SettingsError
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import GroupFinal, read_group_event
+from rolloutlog.contract.events.policy_versions import PublishedPolicy, fold
 from rolloutlog.contract.events.run import cursor_moved
 from rolloutlog.contract.events.seeds import Fresh, Seed, seed_event
 from rolloutlog.contract.events.validation import read_headers
+from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import OverProvision, Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.client.logged_wait import LoggedWait
-from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.kafka.open_bounds import OpenBounds
-from rolloutlog.kafka.read.ends import ends
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import agree, read_run
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 from rolloutlog.kafka.write.writing import now_ms
+from rolloutlog.producers.feeding.eval_rounds import EvalRounds
+from rolloutlog.producers.feeding.feed_cursor import FeedCursor, feed_starts
 from rolloutlog.producers.feeding.fresh_groups import FreshGroups, after, fresh_seed
 from rolloutlog.producers.feeding.task_source import TaskSource
 
@@ -51,18 +55,6 @@ MOST = 256
 IDLE_S = 10.0
 TRIES = 3
 """How often a task is asked in an epoch, unless another number is given."""
-
-
-class FeedCursor(BaseModel):
-    """`cursor.moved` of a feeder: the next place of its source, which source that is, and where its groups begin."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    source: str
-    epoch: int = Field(default=0, ge=0)
-    place: int = Field(default=0, ge=0)
-    starts: tuple[tuple[int, int], ...] = ()
-    """Of each partition, from which offsets of `seeds` and `group-events` the open groups are found again."""
 
 
 @dataclass(slots=True)
@@ -78,10 +70,17 @@ class SeedFeeder:
     """Feeds one environment. `epochs`: how often the whole source; None: for ever. `tries`: how often a failed task."""
 
     def __init__(
-        self, settings: Settings, source: TaskSource, *, epochs: int | None = None, tries: int = TRIES
+        self,
+        settings: Settings,
+        source: TaskSource,
+        *,
+        epochs: int | None = None,
+        tries: int = TRIES,
+        evals: EvalRounds | None = None,
     ) -> None:
-        self._settings, self._source, self._epochs = settings, source, epochs
+        self._settings, self._source, self._epochs, self._evals = settings, source, epochs, evals
         self._groups = FreshGroups(source.env, tries)
+        self._history = History()
         self._cursor = FeedCursor(source=source.identity)
         self._next = source.tasks(0)
         self._is_open = False
@@ -120,7 +119,7 @@ class SeedFeeder:
             if seeds := await self._due():
                 await self._write(seeds)
                 self._waiting.over("there is room")
-            elif self._is_exhausted and not self._groups.own:
+            elif self._is_exhausted and not self._groups.own and await self._is_read(Topic.POLICY_VERSIONS):
                 break
             else:
                 self._waiting.goes_on(self._lack())
@@ -138,12 +137,13 @@ class SeedFeeder:
         self._stack.push_async_callback(writer.close)
         await writer.start()
         self._resume((await read_run(connection)).cursors.get(self._name))
-        starts = await _starts(connection, record.partitions, self._cursor)
+        starts = await feed_starts(connection, record.partitions, self._cursor)
         self._groups.begins({number: starts[Topic.GROUP_EVENTS, number] for number in range(record.partitions)})
+        starts[Topic.POLICY_VERSIONS, 0] = 0
         tail = await self._stack.enter_async_context(Tail(connection, starts))
         bounds = OpenBounds(connection, record.trainer_settings() or settings.trainer)
         self._parts = _Parts(connection, writer, tail, bounds, record.partitions)
-        while await self._read(0) or not await self._is_read(Topic.SEEDS, Topic.GROUP_EVENTS):
+        while await self._read(0) or not await self._is_read(Topic.SEEDS, Topic.GROUP_EVENTS, Topic.POLICY_VERSIONS):
             await self._read(POLL_MS)
         self._groups.settled()
         self._is_open = True
@@ -171,13 +171,19 @@ class SeedFeeder:
     # what is due
 
     async def _due(self) -> list[Seed]:
-        """Seeds that there is room for: of tasks that failed, then of the next ones."""
+        """An eval round that is due, and seeds that there is room for: of tasks that failed, then of the next ones."""
         room = min(await self._room(), MOST)
         failed = [one.seed for one in self._groups.again if one.seed is not None][:room]
         seeds = [after(seed) for seed in failed]
         while len(seeds) < room and not self._is_exhausted:
             seeds += self._fresh()
-        return seeds
+        return [*self._eval_round(), *seeds]
+
+    def _eval_round(self) -> list[Seed]:
+        if self._evals is None or self._evals.number <= self._cursor.round:
+            return []
+        self._move(round=self._evals.number)
+        return self._evals.seeds()
 
     def _fresh(self) -> list[Seed]:
         """The next task's; none at the end of an epoch. Raises SettingsError for a source without a task."""
@@ -240,6 +246,9 @@ class SeedFeeder:
 
     def _fold(self, event: Event) -> None:
         """What can't be read says nothing: the shard's dead letter tells of it."""
+        if event.topic is Topic.POLICY_VERSIONS:
+            self._fold_policy(event)
+            return
         if event.topic is Topic.GROUP_EVENTS:
             self._groups.events[event.partition] = event.offset + 1
         try:
@@ -253,6 +262,15 @@ class SeedFeeder:
         except ValueError as error:
             log.warning("%s/%d/%d can't be read: %s", event.topic, event.partition, event.offset, error)
 
+    def _fold_policy(self, event: Event) -> None:
+        try:
+            published = fold(self._history, event)
+        except Rejected as error:
+            log.warning("policy-versions/%d/%d can't be read: %s", event.partition, event.offset, error)
+            return
+        if self._evals is not None and isinstance(published, PublishedPolicy):
+            self._evals.seen(published.policy)
+
     def _seen(self, seed: Seed, event: Event) -> None:
         """A seed on the log; this feeder's own count from when they were written, and may have ended since."""
         if not (self._is_open and seed.env == self._source.env and seed.fresh is not None):
@@ -261,24 +279,13 @@ class SeedFeeder:
     async def _is_read(self, *topics: Topic) -> bool:
         parts = self._opened()
         done = await parts.tail.read_out()
-        return all((topic, number) in done for topic in topics for number in range(parts.partitions))
+        return all(
+            (topic, number) in done
+            for topic in topics
+            for number in range(1 if topic is Topic.POLICY_VERSIONS else parts.partitions)
+        )
 
     def _opened(self) -> _Parts:
         if self._parts is None:
             raise NotOpen("this SeedFeeder isn't open", "use it inside `async with`")
         return self._parts
-
-
-async def _starts(connection: Connection, partitions: int, cursor: FeedCursor) -> dict[tuple[Topic, int], int]:
-    """From where on both topics are read: where the cursor says; without one, the watermarks of the last live step,
-    below which every group has ended. What was deleted since had ended."""
-    marks = await read_live_watermarks(connection)
-    known = await ends(connection, [Topic.SEEDS, Topic.GROUP_EVENTS])
-    starts: dict[tuple[Topic, int], int] = {}
-    for number in range(partitions):
-        said = (0, 0) if marks is None else (marks.partitions[number].seeds, marks.partitions[number].events)
-        if len(cursor.starts) == partitions:
-            said = cursor.starts[number]
-        for topic, offset in zip((Topic.SEEDS, Topic.GROUP_EVENTS), said, strict=True):
-            starts[topic, number] = max(offset, known[topic, number].first)
-    return starts

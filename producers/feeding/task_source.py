@@ -18,7 +18,7 @@ import orjson
 from rolloutlog.contract.errors import MissingExtra, PathUnusable, SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.wire.headers import MAX_TEXT
-from rolloutlog.producers.environments.task_environment import TaskEnvironment
+from rolloutlog.producers.environments.task_environment import HeldOut, TaskEnvironment
 
 KEY = "key"
 """Field of a task that names it among its source's; without one its place does."""
@@ -46,6 +46,20 @@ def environment_tasks(environment: TaskEnvironment[Any], seed: int) -> TaskSourc
         return (dict(task) for task in environment.tasks(seed))
 
     return TaskSource(environment.name, id_of("environment", environment.name, seed), read)
+
+
+def held_out_tasks(environment: TaskEnvironment[Any], seed: int) -> TaskSource:
+    """Those of an environment that are never trained. Raises SettingsError where it holds none out."""
+    if not isinstance(environment, HeldOut):
+        raise SettingsError(
+            f"the environment {environment.name!r} holds no tasks out", "give it `held_out(seed)`, or a file of tasks"
+        )
+    holding: HeldOut = environment
+
+    def read() -> Iterator[dict[str, Any]]:
+        return (dict(task) for task in holding.held_out(seed))
+
+    return TaskSource(environment.name, id_of("held-out", environment.name, seed), read)
 
 
 def file_tasks(env: str, path: Path) -> TaskSource:

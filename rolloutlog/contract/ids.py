@@ -54,6 +54,11 @@ def fresh_seed_id(env: str, task_key: str, epoch: int, ordinal: int) -> str:
     return id_of("fresh", env, task_key, epoch, ordinal)
 
 
+def eval_seed_id(env: str, task_key: str, number: int) -> str:
+    """Id of an eval seed: the same held-out task in the same round is the same seed."""
+    return id_of("eval", env, task_key, number)
+
+
 def derived_seed_id(kind: str, source: str, attempt: int, anchor: int | None, settings_digest: str, draw: int) -> str:
     """Id of a derived seed; `draw` is the number of earlier draws of that candidate."""
     return id_of("derived", kind, source, attempt, -1 if anchor is None else anchor, settings_digest, draw)

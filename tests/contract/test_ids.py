@@ -17,6 +17,7 @@ GOLDEN = {
     "rollout": (ids.rollout_id("g", 3), "g.3"),
     "attempt": (ids.attempt_id("g", 3, 2), "g.3.2"),
     "fresh seed": (ids.fresh_seed_id("sums", "task-7", 1, 0), "2d92da574a122aea3da07aed1b97ab68"),
+    "eval seed": (ids.eval_seed_id("sums", "task-7", 3), "6a0d115a683d2eb7f0e29d24b4cfaf59"),
     "derived seed": (
         ids.derived_seed_id(SeedKind.CONTINUE, "g.3", 2, 5, "5e77", 0),
         "2332d158bcf3ffd70567bf41f9ac48fe",
