@@ -6,7 +6,8 @@ them (`metrics_port`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rolloutlog.cli.metrics_port import Metrics
 
@@ -17,13 +18,30 @@ if TYPE_CHECKING:
 def count_step(metrics: Metrics, report: StepReport) -> None:
     """Take a step's report in."""
     metrics.set("train_step", max(report.steps, default=None))
+    _count(metrics, report.as_json())
+
+
+def count_row(metrics: Metrics, row: Mapping[str, Any]) -> None:
+    """Take the row of a trained step in."""
+    metrics.set("train_step", row["step"])
+    _count(metrics, row)
+    for name in ("loss", "grad_norm", "lr", "kl", "clipped", "masked_share"):
+        metrics.set(f"train_{name}", row[name])
+    for name in ("wait_s", "train_s", "tell_s"):
+        metrics.add(f"train_{name}_total", row[name])
+    metrics.add_each("train_groups_by_kind_total", row["kinds"])
+    for env, reward in row["rewards"].items():
+        metrics.set("train_reward_by_env", reward, env)
+
+
+def _count(metrics: Metrics, said: Mapping[str, Any]) -> None:
     for name in ("reward", "raw_reward", "resolved_s", "drawn_s"):
-        metrics.set(f"train_{name}", getattr(report, name))
+        metrics.set(f"train_{name}", said[name])
     for name in ("groups", "members", "response_tokens", "trainable_tokens", "surplus_tokens", "dropped_tokens"):
-        metrics.add(f"train_{name}_total", getattr(report, name))
+        metrics.add(f"train_{name}_total", said[name])
     metrics.add("train_steps_total", 1)
-    metrics.add("train_expired_total", report.expired)
+    metrics.add("train_expired_total", said["expired"])
     for name in ("verdicts", "staleness", "masked", "new_tokens", "dropped"):
-        metrics.add_each(f"train_{name}_by_total", getattr(report, name))
-    if report.policies:
-        metrics.add_each("train_tokens_by_policy_total", report.policies)
+        metrics.add_each(f"train_{name}_by_total", said[name])
+    if said["policies"]:
+        metrics.add_each("train_tokens_by_policy_total", said["policies"])

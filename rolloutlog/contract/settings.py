@@ -42,6 +42,14 @@ from rolloutlog.contract.staleness_settings import (
 )
 from rolloutlog.contract.topics import KEEP_FOR_EVER, MAX_GROUP, MAX_MESSAGE_BYTES, RECORD_MARGIN
 from rolloutlog.contract.trainer_settings import TrainerSettings
+from rolloutlog.contract.training_settings import (
+    AdamW,
+    LossSettings,
+    ModelSettings,
+    OptimizerSettings,
+    TrainingSettings,
+    TransformerModel,
+)
 from rolloutlog.contract.vocabulary import AnchorKind
 
 __all__ = [
@@ -222,6 +230,14 @@ class Settings(Section):
     """The buffer service."""
     trainer: TrainerSettings = Field(default_factory=TrainerSettings)
     """The trainer's side of the log."""
+    model: ModelSettings = Field(default_factory=TransformerModel)
+    """What `train run` trains, by its `type`."""
+    optimizer: OptimizerSettings = Field(default_factory=AdamW)
+    """How its weights move, by its `type`."""
+    loss: LossSettings = Field(default_factory=LossSettings)
+    """Where they move."""
+    training: TrainingSettings = Field(default_factory=TrainingSettings)
+    """How `train run` trains a model, and what it keeps."""
     blobs: str | None = None
     """Folder or URL for bodies above the topic's limit."""
 

@@ -1,8 +1,8 @@
 """Weights as files: safetensors with the model's sizes, whole or not there at all (design/live-loop#weights).
 
-Guarantees: a file appears under its name only when it is whole and synced; its name holds the policy and a nonce, so no
-two lives of a trainer ever write one name; it is read only if its SHA-256 is the one that was published. Nothing is
-unpickled. Leaves out: other places than folders.
+Guarantees: a file appears under its name only when it is whole and, in a folder, synced; its name holds the policy and
+a nonce, so no two lives of a trainer ever write one name; it is read only if its SHA-256 is the one that was published.
+Nothing is unpickled. A place is a folder, or a URL that fsspec knows. Leaves out: when a file may go.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import torch
+from fsspec import AbstractFileSystem, url_to_fs
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
@@ -29,6 +31,12 @@ class WeightsUnusable(RolloutlogError):
     """Weights that are missing, cut short, of another digest, or of another model."""
 
 
+class WeightsUnwritten(RolloutlogError):
+    """Weights couldn't be written, since a disk is full or a store is away: nothing of them was published."""
+
+    default_hint = "check the place of `training.weights`, its rights, and the room on its disk"
+
+
 class SavedWeights(NamedTuple):
     """Where weights lie, and the SHA-256 of the file: what `policy.published` says."""
 
@@ -36,19 +44,21 @@ class SavedWeights(NamedTuple):
     digest: str
 
 
-def save_weights(model: CausalTransformer, folder: Path, policy: Policy) -> SavedWeights:
-    """Write a model's weights. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    body = save(tensors, metadata={"shape": json.dumps(model.shape.facts(), sort_keys=True)})
-    path = folder / f"policy-{policy.timeline}-{policy.version}-{secrets.token_hex(4)}.safetensors"
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
-    return SavedWeights(path.resolve().as_uri(), hashlib.sha256(body).hexdigest())
+def save_weights(model: torch.nn.Module, place: Path | str, policy: Policy) -> SavedWeights:
+    """Write a model's weights. Raises WeightsUnwritten."""
+    body = weights_of(model)
+    name = f"policy-{policy.timeline}-{policy.version}-{secrets.token_hex(4)}.safetensors"
+    try:
+        return SavedWeights(_write(str(place), name, body), hashlib.sha256(body).hexdigest())
+    except Exception as error:  # whatever the store behind a URL raises
+        raise WeightsUnwritten(f"the weights of policy {policy} can't be written to {place}: {error}") from error
+
+
+def weights_of(model: torch.nn.Module) -> bytes:
+    """A model's weights in one buffer, with its sizes where it is one of ours. Tensors that share memory are whole."""
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in model.state_dict().items()}
+    sizes = json.dumps(model.shape.facts(), sort_keys=True) if isinstance(model, CausalTransformer) else None
+    return save(tensors, metadata={"shape": sizes} if sizes else None)
 
 
 def load_weights(uri: str, digest: str | None) -> dict[str, torch.Tensor]:
@@ -63,7 +73,7 @@ def load_weights(uri: str, digest: str | None) -> dict[str, torch.Tensor]:
         raise WeightsUnusable(f"{uri} holds no weights: {error}") from error
 
 
-def put_weights(model: CausalTransformer, tensors: Mapping[str, torch.Tensor]) -> None:
+def put_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
     """Put weights into a model of their sizes, all or none. Raises WeightsUnusable."""
     own = model.state_dict()
     wrong = sorted(own.keys() ^ tensors.keys()) or [n for n, t in own.items() if tensors[n].shape != t.shape]
@@ -84,11 +94,36 @@ def model_of(uri: str, digest: str | None = None) -> CausalTransformer:
     return model
 
 
-def _read(uri: str) -> bytes:
-    parts = urlsplit(uri)
-    if parts.scheme not in ("", "file"):
-        raise WeightsUnusable(f"{uri} lies in no folder", "this engine reads weights from file:// alone")
+def _write(place: str, name: str, body: bytes) -> str:
+    """Under a temporary name first; its URL."""
+    fs, root = _store(place)
+    fs.makedirs(root, exist_ok=True)
+    path, partial = f"{root}/{name}", f"{root}/{name}.partial"
     try:
-        return Path(unquote(parts.path)).read_bytes()
-    except OSError as error:
-        raise WeightsUnusable(f"{uri} can't be read: {error.strerror}") from error
+        with fs.open(partial, "wb") as file:
+            file.write(body)
+            if getattr(fs, "local_file", False):
+                file.flush()
+                os.fsync(file.fileno())
+        fs.mv(partial, path)
+    except BaseException:
+        with suppress(Exception):  # of a store that fails; a full one shall not be fuller after every try
+            fs.rm_file(partial)
+        raise
+    return Path(path).as_uri() if getattr(fs, "local_file", False) else fs.unstrip_protocol(path)
+
+
+def _read(uri: str) -> bytes:
+    try:
+        fs, path = _store(uri)
+        return fs.cat_file(path)
+    except Exception as error:
+        said = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+        raise WeightsUnusable(f"{uri} can't be read: {said}") from error
+
+
+def _store(place: str) -> tuple[AbstractFileSystem, str]:
+    """The store of a folder or a URL, and the path in it; names in file:// URLs are quoted."""
+    parts = urlsplit(place)
+    fs, path = url_to_fs(unquote(parts.path) if parts.scheme == "file" else place, use_listings_cache=False)
+    return fs, path.rstrip("/")

@@ -12,7 +12,14 @@ import torch
 
 from rolloutlog.contract.policies import Policy
 from rolloutlog.policy.transformer import CausalTransformer, ModelShape
-from rolloutlog.policy.weights import WeightsUnusable, load_weights, model_of, put_weights, save_weights
+from rolloutlog.policy.weights import (
+    WeightsUnusable,
+    WeightsUnwritten,
+    load_weights,
+    model_of,
+    put_weights,
+    save_weights,
+)
 from tests.policy.small import SHAPE, model, saved
 
 
@@ -70,6 +77,36 @@ def test_weights_of_another_model_are_refused_and_change_nothing(tmp_path: Path)
     assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), model(1).parameters(), strict=True))
 
 
-def test_another_place_than_a_folder_is_refused() -> None:
-    with pytest.raises(WeightsUnusable, match="lies in no folder"):
-        load_weights("s3://bucket/weights", None)
+@pytest.mark.parametrize("uri", ["nowhere://weights", "memory://weights/gone"])
+def test_a_place_that_cant_be_read_is_said(uri: str) -> None:
+    with pytest.raises(WeightsUnusable, match=f"{uri} can't be read"):
+        load_weights(uri, None)
+
+
+def test_a_store_takes_them_by_its_url() -> None:
+    uri, digest = save_weights(model(1), "memory://weights/run", Policy(0, 1))
+    assert uri.startswith("memory:///weights/run/policy-0-1-")
+    assert load_weights(uri, digest).keys() == model(1).state_dict().keys()
+
+
+def test_a_folder_with_odd_letters_is_found_again(tmp_path: Path) -> None:
+    uri, digest = save_weights(model(1), tmp_path / "50% of it#", Policy(0, 1))
+    assert load_weights(uri, digest).keys() == model(1).state_dict().keys()
+
+
+def test_a_place_that_cant_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(WeightsUnwritten, match="policy 0:1 can't be written"):
+        save_weights(model(1), tmp_path / "file", Policy(0, 1))
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_module_that_isnt_ours_and_ties_its_weights_comes_back(tmp_path: Path) -> None:
+    made = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3, bias=False))
+    made[1].weight = made[0].weight
+    uri, digest = save_weights(made, tmp_path, Policy(0, 1))
+    other = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False), torch.nn.Linear(3, 3, bias=False))
+    put_weights(other, load_weights(uri, digest))
+    assert torch.equal(other.state_dict()["0.weight"], made.state_dict()["1.weight"])
+    with pytest.raises(WeightsUnusable, match="doesn't say the sizes"):
+        model_of(uri, digest)

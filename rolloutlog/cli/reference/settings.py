@@ -45,7 +45,14 @@ The column "may change" says when:
 - *as the topics*: what the topics were made with, if it is given.
 - *any time*: each process has its own."""
 
-PLAIN: dict[Any, str] = {int: "integer", float: "number", str: "text", bool: "true or false", type(None): "unset"}
+PLAIN: dict[Any, str] = {
+    int: "integer",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    type(None): "unset",
+    Any: "anything",
+}
 
 
 def page() -> str:

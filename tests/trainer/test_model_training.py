@@ -1,0 +1,168 @@
+"""`train run` with a model: it learns, publishes, keeps its numbers, and stops before it says what is wrong
+(design/live-loop#training)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from rolloutlog.contract.errors import RolloutlogError, SettingsError
+from rolloutlog.contract.events.policy_versions import PublishedPolicy
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
+from rolloutlog.policy.weights import WeightsUnwritten, load_weights
+from rolloutlog.trainer.training.model_step import TrainingDiverged
+from rolloutlog.trainer.training.model_training import TrainingReport, run_training
+from rolloutlog.trainer.training.run_folder import RunFolder
+from tests.trainer.log import Log
+from tests.trainer.training_run import IDS, Table, chance_by, groups, training_settings
+
+pytestmark = pytest.mark.broker
+
+
+async def trained(settings: Settings, steps: int | None, **how: Any) -> TrainingReport:
+    return await asyncio.wait_for(run_training(settings, steps=steps, **how), 60)
+
+
+async def published(log: Log) -> PolicyFold:
+    return await read_policy_log(log.connection)
+
+
+async def weights_of(log: Log, policy: Policy) -> PublishedPolicy:
+    return (await published(log)).publications[policy]
+
+
+async def test_it_learns_and_publishes_its_weights_and_keeps_its_numbers(log: Log, tmp_path: Path) -> None:
+    settings = training_settings(log.settings, tmp_path / "run")
+    rows: list[dict[str, Any]] = []
+    training = asyncio.create_task(trained(settings, 6, on_row=rows.append))
+    await log.write(*groups(12))
+    report = await training
+    assert (report.steps, report.groups, report.policy) == (6, 12, "0:6")
+    known = await published(log)
+    assert known.history.published == {Policy(0, v) for v in range(7)}
+    first, last = (known.publications[Policy(0, v)] for v in (0, 6))
+    assert chance_by(last.uri, last.digest) > 2 * chance_by(first.uri, first.digest)
+    assert RunFolder.of(settings).rows() == [*map(dict, rows)]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert rows[0]["rewards"].keys() == {"good"}
+    assert all(row["grad_norm"] > 0 and row["policy"] == [0, row["step"]] for row in rows)
+
+
+async def test_a_start_goes_on_after_the_last_step_with_its_weights(log: Log, tmp_path: Path) -> None:
+    settings = training_settings(log.settings, tmp_path / "run", optimizer={"type": "sgd", "lr": 0.5})
+    whole = training_settings(log.settings, tmp_path / "run", optimizer={"type": "sgd", "lr": 0.5})
+    training = asyncio.create_task(trained(settings, 2))
+    await log.write(*groups(8))
+    await training
+    report = await trained(whole, 2)
+    assert (report.steps, report.policy) == (2, "0:4")
+    known = await published(log)
+    assert known.history.timeline == 0
+    before, after = (load_weights(*_place(known.publications[Policy(0, v)])) for v in (2, 3))
+    moved = max(float((after[name] - before[name]).abs().max()) for name in before)
+    assert 0 < moved < 0.5  # one step away from the weights that were published, not from the model's first
+
+
+async def test_weights_go_out_every_sync_period_and_at_the_end(log: Log, tmp_path: Path) -> None:
+    settings = training_settings(log.settings, tmp_path / "run", trainer={"sync_period": 2})
+    training = asyncio.create_task(trained(settings, 3))
+    await log.write(*groups(6))
+    await training
+    assert (await published(log)).history.published == {Policy(0, v) for v in (0, 2, 3)}
+
+
+async def test_a_module_of_ones_own_is_trained_by_its_path(log: Log, tmp_path: Path) -> None:
+    own = {"type": "own", "path": "tests.trainer.training_run:Table", "arguments": {"size": IDS}}
+    settings = training_settings(log.settings, tmp_path / "run").model_copy(update=_model(own))
+    training = asyncio.create_task(trained(settings, 2))
+    await log.write(*groups(4))
+    await training
+    found = await weights_of(log, Policy(0, 2))
+    table = load_weights(*_place(found))["table"]
+    assert table.shape == Table().table.shape
+    assert bool(table.any())
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"path": "tests.trainer.training_run:nothing"}, "no model: AttributeError"),
+        ({"path": "nowhere.at_all:Model"}, "no model: ModuleNotFoundError"),
+        ({"path": "tests.trainer.training_run:text"}, "makes a str"),
+        ({"path": "tests.trainer.training_run:Table", "arguments": {"width": 3}}, "no model: TypeError"),
+    ],
+    ids=["attribute", "module", "text", "argument"],
+)
+async def test_what_makes_no_model_is_refused_before_anything_is_said(
+    log: Log, tmp_path: Path, own: dict[str, Any], said: str
+) -> None:
+    settings = training_settings(log.settings, tmp_path / "run").model_copy(update=_model({"type": "own", **own}))
+    with pytest.raises(SettingsError, match=said):
+        await trained(settings, 1)
+    assert not (await published(log)).history.started
+
+
+async def _stopped_by(log: Log, settings: Settings, error: type[RolloutlogError]) -> RolloutlogError:
+    """The error; nothing was published but the first weights, and the groups are still there to train."""
+    training = asyncio.create_task(trained(settings, 1))
+    await log.write(*groups(2))
+    with pytest.raises(error) as raised:
+        await training
+    assert (await published(log)).history.published <= {Policy(0, 0)}
+    assert await log.finals() == []
+    return raised.value
+
+
+async def test_a_loss_that_is_no_number_stops_before_anything_is_published(log: Log, tmp_path: Path) -> None:
+    broken = {"type": "own", "path": "tests.trainer.training_run:Table", "arguments": {"broken": True}}
+    settings = training_settings(log.settings, tmp_path / "run")
+    error = await _stopped_by(log, settings.model_copy(update=_model(broken)), TrainingDiverged)
+    assert "train step 1: the loss is nan" in error.message
+    assert RunFolder.of(settings).rows() == []
+    report = await trained(settings.model_copy(update=_model({**broken, "arguments": {}})), 1)
+    assert report.groups == 2
+
+
+async def test_weights_that_cant_be_written_leave_the_step_untold(log: Log, tmp_path: Path) -> None:
+    settings = training_settings(log.settings, tmp_path / "run")
+    first = asyncio.create_task(trained(settings, 1))
+    await log.write(*groups(2, first=10))
+    await first
+    (tmp_path / "full").touch()
+    full = settings.training.model_copy(update={"weights": str(tmp_path / "full")})
+    await log.write(*groups(2))
+    with pytest.raises(WeightsUnwritten, match="policy 0:2 can't be written"):
+        await trained(settings.model_copy(update={"training": full}), 1)
+    assert len(await log.finals()) == 2
+    assert (await trained(settings, 1)).policy == "0:2"
+
+
+async def test_asked_to_stop_it_ends_after_the_step_that_it_is_at(log: Log, tmp_path: Path) -> None:
+    settings, stop = training_settings(log.settings, tmp_path / "run"), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    training = asyncio.create_task(
+        trained(settings, None, stop=stop, on_row=lambda _: loop.call_soon_threadsafe(stop.set))
+    )
+    await log.write(*groups(2))
+    assert (await training).steps == 1
+
+
+def _model(said: dict[str, Any]) -> dict[str, Any]:
+    return {"model": Settings.model_validate({"model": said}).model}
+
+
+def _place(found: PublishedPolicy) -> tuple[str, str | None]:
+    assert found.uri is not None
+    return found.uri, found.digest
+
+
+torch.set_num_threads(1)

@@ -1,0 +1,181 @@
+"""The training loop of `train run`: whole groups off the log, one optimiser step each, weights back onto it
+(design/live-loop#training).
+
+    report = await run_training(settings, steps=200, on_row=print, stop=stop)
+
+Guarantees: weights are written before their step is told, and a step is told before its row is written; whatever fails
+before that leaves the step untold, and the next start gets its groups again. It trains in a thread, so a signal is
+heard while it does; asked to stop it ends after the step that it is at. Leaves out: several ranks, which a loop of your
+own on a `SyncGroupStream` has (docs/write-a-trainer.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from rolloutlog.contract.errors import Fenced, SettingsError
+from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.settings import Settings
+from rolloutlog.policy.weights import SavedWeights, load_weights, put_weights, save_weights
+from rolloutlog.trainer.batches.advantages import Estimator
+from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
+from rolloutlog.trainer.loop.training_batch import TrainingBatch
+from rolloutlog.trainer.steps.step_report import StepReport
+from rolloutlog.trainer.stream.starting import Start
+from rolloutlog.trainer.training.beginning import Beginning, Resume, read_beginning
+from rolloutlog.trainer.training.model_choice import chosen_model, chosen_optimizer
+from rolloutlog.trainer.training.model_step import ModelStep
+from rolloutlog.trainer.training.run_folder import RunFolder
+from rolloutlog.trainer.training.training_row import Row, row_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TrainingReport:
+    """What was trained in all, by this process, and the policy at its end."""
+
+    steps: int = 0
+    groups: int = 0
+    trainable_tokens: int = 0
+    policy: str | None = None
+
+    def add(self, step: StepReport, current: Policy | None) -> None:
+        """One step more, and the policy after it."""
+        self.steps += 1
+        self.groups += step.groups
+        self.trainable_tokens += step.trainable_tokens
+        self.policy = None if current is None else str(current)
+
+
+class ModelTraining:
+    """One life of a trainer; `stop` may be called from any thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        steps: int | None,
+        drain: bool,
+        latest: bool,
+        resume: Resume | None,
+        on_row: Callable[[Row], None],
+    ) -> None:
+        self._settings, self._steps, self._drain, self._latest = settings, steps, drain, latest
+        self._resume: Resume | None = resume
+        self._on_row = on_row
+        self._folder = RunFolder.of(settings)
+        self._stopping = False
+        self._stream: SyncGroupStream | None = None
+        self.report = TrainingReport()
+
+    def stop(self) -> None:
+        """End after the step that it is at."""
+        self._stopping = True
+        if self._stream is not None:
+            self._stream.stop()
+
+    def run(self) -> TrainingReport:
+        """Train until stopped, or the steps or the log end. Raises TrainingDiverged, WeightsUnwritten, WeightsUnusable,
+        PathUnusable, SettingsError, Fenced, and what `SyncGroupStream` raises."""
+        settings = self._settings
+        if settings.training.threads is not None:
+            torch.set_num_threads(settings.training.threads)
+        self._folder.open()
+        model = chosen_model(settings).to(settings.training.device)
+        stepping = ModelStep(model, chosen_optimizer(settings.optimizer, model), settings)
+        began = asyncio.run(read_beginning(settings, self._resume))
+        with SyncGroupStream(settings, self._start(began, model)) as stream:
+            self._stream = stream
+            self._begin(stream, began, model)
+            if self._stopping:
+                stream.stop()
+            self._train(stream, stepping)
+        return self.report
+
+    def _start(self, began: Beginning, model: torch.nn.Module) -> Start:
+        """The weights that a first start publishes are written before there is anything to say of them."""
+        if began.weights is None and began.checkpoint is None:
+            first = self._save(model, Policy(0, 0))
+            return Start(weights=first.uri, digest=first.digest, latest=self._latest)
+        return Start(resume=began.resume, latest=self._latest)
+
+    def _begin(self, stream: SyncGroupStream, began: Beginning, model: torch.nn.Module) -> None:
+        """Take the weights that it goes on from. Raises Fenced where another trainer told a step meanwhile."""
+        if stream.step is None:
+            raise SettingsError(
+                "the policies of this namespace were imported, so there is no step to publish weights after",
+                "train from such a log with a loop of your own (docs/write-a-trainer.md), or in a new namespace",
+            )
+        at = 0 if began.weights is None else began.weights.policy.version
+        if stream.step != at + 1:
+            raise Fenced(f"the log is at train step {stream.step}, and the weights are those after {at}")
+        if began.weights is not None:
+            if began.weights.uri is None:
+                raise SettingsError(f"policy {began.weights.policy} was published without weights")
+            put_weights(model, load_weights(began.weights.uri, began.weights.digest))
+            log.warning("going on after train step %d, with the weights of policy %s", at, began.weights.policy)
+
+    def _train(self, stream: SyncGroupStream, stepping: ModelStep) -> None:
+        waited = time.monotonic()
+        for batch in stream.batches(drain=self._drain):
+            row = self._told(stream, stepping, batch, waited)
+            self._folder.add(row)
+            self._on_row(row)
+            if self._stopping or self.report.steps == self._steps:
+                return
+            waited = time.monotonic()
+
+    def _told(self, stream: SyncGroupStream, stepping: ModelStep, batch: TrainingBatch, waited: float) -> Row:
+        """Train one batch and tell it."""
+        drawn, step = time.monotonic(), batch.step or 0
+        packs = batch.packs(self._settings.training.max_tokens, estimator=Estimator(self._settings.loss.estimator))
+        numbers = stepping(step, packs, batch.denominators)
+        trained = time.monotonic()
+        is_last = self._stopping or self.report.steps + 1 == self._steps
+        policy = Policy(stream.history.timeline, step)
+        publish = (lambda: self._save(stepping.model, policy)) if batch.publishes or is_last else None
+        report = batch.trained(publish=publish, early=is_last)
+        told, current = time.monotonic(), stream.history.current
+        self.report.add(report, current)
+        times = {"wait_s": drawn - waited, "train_s": trained - drawn, "tell_s": told - trained, "time": time.time()}
+        return row_of(batch, report, numbers, current, times)
+
+    def _save(self, model: torch.nn.Module, policy: Policy) -> SavedWeights:
+        return save_weights(model, self._folder.weights(self._settings), policy)
+
+
+async def run_training(
+    settings: Settings,
+    *,
+    steps: int | None = None,
+    drain: bool = False,
+    latest: bool = False,
+    resume: Resume | None = None,
+    on_row: Callable[[Row], None] = lambda _: None,
+    stop: asyncio.Event | None = None,
+) -> TrainingReport:
+    """Train at most `steps` steps, `drain` to the log's present end, `latest` from there on; `resume` goes back to a
+    policy or to the newest checkpoint. `on_row` is called after each step, in the thread that trains.
+
+    `stop`, or cancelling, ends it after the step that it is at. Raises what `ModelTraining.run` raises.
+    """
+    training = ModelTraining(settings, steps=steps, drain=drain, latest=latest, resume=resume, on_row=on_row)
+    working = asyncio.ensure_future(asyncio.to_thread(training.run))
+    stopping = asyncio.create_task((stop or asyncio.Event()).wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        training.stop()
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        training.stop()
+        await asyncio.wait({working})
+        raise
+    finally:
+        stopping.cancel()
