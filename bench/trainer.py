@@ -10,7 +10,7 @@ out: a network, and training; the broker shares the machine.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
@@ -39,14 +39,12 @@ from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
 from rolloutlog.producers.checked_record import checked_rollout
-from rolloutlog.trainer.batches import samples, tensors
+from rolloutlog.trainer.batches import micro_batches, samples, tensors
 from rolloutlog.trainer.batches.tensors import PackedBatch
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.groups import pending_group
-from rolloutlog.trainer.loop.job_ranks import Alone
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
-from rolloutlog.trainer.loop.training_batch import TrainingBatch
 from rolloutlog.trainer.stream import intake
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
@@ -65,6 +63,7 @@ STAGES: tuple[Point, ...] = (
     (DispatchPolicy, "decide", "judge"),
     (GroupStream, "trained", "assemble"),
     (samples, "samples_of", "pack"),
+    (micro_batches, "micro_batches", "pack"),
     (tensors.PackedBatch, "of", "pack"),
 )
 
@@ -203,8 +202,9 @@ async def _in_turn(settings: Settings) -> float:
         return thread_time() - start
 
 
-def _packed(batch: Batch) -> Sequence[PackedBatch]:
-    return TrainingBatch(batch.step, batch, Alone(), lambda *_, **__: None, publishes=False).packs(PACK)
+def _packed(batch: Batch) -> list[PackedBatch]:
+    (packs,) = micro_batches.micro_batches(samples.samples_of(batch), PACK)
+    return [PackedBatch.of(pack) for pack in packs]
 
 
 def _memory(servers: str) -> Iterator[Figure]:
