@@ -293,3 +293,20 @@ def test_an_optional_json_column_may_not_take_the_name_of_a_required_one() -> No
     body = orjson.loads(encode_json(sound("any").trajectory)) | {"columns": {"mask": column}}
     with pytest.raises(BadValue, match="can't be called mask"):
         value.decode(orjson.dumps(body), value.JSON)
+
+
+@pytest.mark.parametrize("key", ["agents", "semantic_parents", "temperature"])
+def test_a_record_may_say_a_key_however_it_is_spelt(key: str) -> None:
+    """Who isn't told so needn't parse it."""
+    spelt = "".join(f"\\u{ord(letter):04x}" for letter in key)
+    for text in (f'{{"{key}": 1}}', f'{{"{spelt}": 1}}', f'{{"nodes": [{{"{key[:-1]}{spelt[-6:]}": 1}}]}}'):
+        assert empty(text.encode()).may_say(key)
+    assert not empty(b'{"nodes": [], "text": "\\n"}').may_say(key)
+
+
+def empty(text: bytes) -> Trajectory:
+    nothing = np.empty(0, np.int32)
+    return Trajectory(
+        record_text=text, token_ids=nothing, logprobs=nothing.astype(np.float32), mask=nothing.astype(np.uint8),
+        segments=nothing.reshape(0, 3), nodes=nothing.reshape(0, 5),
+    )  # fmt: skip

@@ -16,7 +16,7 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.trainer.batches.advantages import group_advantages
-from rolloutlog.trainer.batches.samples import IGNORED
+from rolloutlog.trainer.batches.sample_rows import IGNORED
 from rolloutlog.trainer.dispatch.batch import DrawnGroup
 from tests.trainer.desk import SEED
 from tests.trainer.drawing import drawn_group

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from rolloutlog.contract.settings import Settings
-from rolloutlog.trainer.batches.samples import IGNORED
+from rolloutlog.trainer.batches.sample_rows import IGNORED
 from rolloutlog.trainer.batches.sampling import Sampling
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 

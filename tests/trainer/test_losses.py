@@ -37,7 +37,8 @@ from rolloutlog.trainer.batches.losses import (
 )
 from rolloutlog.trainer.batches.micro_batches import micro_batches
 from rolloutlog.trainer.batches.mismatch import Mismatch
-from rolloutlog.trainer.batches.samples import IGNORED, samples_of
+from rolloutlog.trainer.batches.sample_rows import IGNORED
+from rolloutlog.trainer.batches.samples import samples_of
 from rolloutlog.trainer.batches.sampling import Sampling
 from rolloutlog.trainer.batches.tensors import PackedBatch, pack
 from tests.trainer.batches_by_hand import group_of

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.trainer.batches.micro_batches import first_fit, micro_batches
-from rolloutlog.trainer.batches.samples import IGNORED, SampleTable, samples_of
+from rolloutlog.trainer.batches.sample_rows import IGNORED
+from rolloutlog.trainer.batches.samples import SampleTable, samples_of
 from tests.trainer.desk import rollout
 from tests.trainer.drawing import drawn_group
 

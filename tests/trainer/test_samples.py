@@ -12,7 +12,8 @@ from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.trajectory import Column
 from rolloutlog.trainer.batches.advantages import Estimator
-from rolloutlog.trainer.batches.samples import IGNORED, samples_of
+from rolloutlog.trainer.batches.sample_rows import IGNORED
+from rolloutlog.trainer.batches.samples import samples_of
 from rolloutlog.trainer.batches.sampling import Sampling
 from tests.trainer.batches_by_hand import group_of, nodes, plain
 from tests.trainer.desk import rollout, staleness

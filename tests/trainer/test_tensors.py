@@ -17,7 +17,7 @@ from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Column, Trajectory
-from rolloutlog.trainer.batches.samples import IGNORED
+from rolloutlog.trainer.batches.sample_rows import IGNORED
 from rolloutlog.trainer.batches.tensors import pack
 from tests.trainer.desk import SEED, rollout, staleness
 from tests.trainer.drawing import drawn_group

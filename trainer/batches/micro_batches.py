@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from rolloutlog.contract.errors import SettingsError
-from rolloutlog.trainer.batches.samples import IGNORED, SampleTable
+from rolloutlog.trainer.batches.samples import SampleTable
 
 Overlong = Literal["error", "truncate"]
 
@@ -44,7 +44,7 @@ def micro_batches(
     `overlong`: a longer sample is an error that names it, or loses its end, labels too. A rank without a sample of its
     own gets one again with no label in the loss. Raises SettingsError.
     """
-    table = _cut(table, max_tokens) if overlong == "truncate" else table
+    table = table.cut(max_tokens) if overlong == "truncate" else table
     long = np.flatnonzero(table.lengths > max_tokens)
     if len(long):
         one = table.samples[int(long[0])]
@@ -55,7 +55,7 @@ def micro_batches(
         )
     packs = [table.only(pack) for pack in _even(first_fit(table.lengths.tolist(), max_tokens), ranks)]
     while packs and len(packs) % ranks:
-        packs.append(_unlabelled(table.only([int(np.argmin(table.lengths))])))
+        packs.append(table.only([int(np.argmin(table.lengths))]).silent())
     return [packs[rank::ranks] for rank in range(ranks)]
 
 
@@ -66,17 +66,3 @@ def _even(packs: list[list[int]], ranks: int) -> list[list[int]]:
         pack = packs[fullest]
         packs[fullest : fullest + 1] = [pack[::2], pack[1::2]]
     return packs
-
-
-def _cut(table: SampleTable, budget: int) -> SampleTable:
-    """Samples without what is above the budget, and those of which no label is left."""
-    kept = np.arange(int(table.lengths.sum())) - np.repeat(table.starts, table.lengths) < budget
-    columns = {name: column[kept] for name, column in table.columns.items()}
-    cut = SampleTable(table.samples, np.minimum(table.lengths, budget), table.member, table.group, columns)
-    return cut.only(np.flatnonzero(cut.label_counts))
-
-
-def _unlabelled(table: SampleTable) -> SampleTable:
-    nothing = {"labels": np.full_like(table.columns["labels"], IGNORED)}
-    nothing["advantages"] = np.zeros_like(table.columns["advantages"])
-    return SampleTable(table.samples, table.lengths, table.member, table.group, table.columns | nothing)

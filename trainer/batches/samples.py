@@ -10,7 +10,7 @@ token of a branch has nothing before it and is no label.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,13 +20,10 @@ from rolloutlog.contract.record.declared_edges import kept_branches
 from rolloutlog.contract.record.trajectory import AGENT, TOKENS, Trajectory
 from rolloutlog.contract.wire.arrays import Array
 from rolloutlog.trainer.batches.advantages import Estimator, group_advantages
-from rolloutlog.trainer.batches.sampling import NAMES, Sampling
-from rolloutlog.trainer.batches.token_axis import I64, Floats, TokenAxis, ranges
+from rolloutlog.trainer.batches.sample_rows import SampleRows
+from rolloutlog.trainer.batches.sampling import Sampling
+from rolloutlog.trainer.batches.token_axis import I64, TokenAxis, TokenFacts
 from rolloutlog.trainer.dispatch.batch import DrawnGroup, DrawnMember
-from rolloutlog.trainer.staleness.mask_runs import Bools
-
-IGNORED = -100
-"""Label of a token that isn't in the loss."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -54,11 +51,11 @@ class TrainedMember:
     group_index: int
     trajectory: Trajectory
     run: str | None
-    advantages: Floats
+    advantages: list[float]
 
     def sample(self, path: Sequence[int]) -> PackedSample:
         """The sample of one of its branches."""
-        record = self.trajectory.record
+        says = self.trajectory.may_say("stop_condition")
         return PackedSample(
             run=self.run,
             group=self.group.id,
@@ -69,20 +66,25 @@ class TrainedMember:
             agent=int(self.trajectory.nodes[path[-1], AGENT]),
             reward=self.drawn.reward,
             truncated=self.drawn.tokens.truncated,
-            stop_condition=record.get("stop_condition"),
+            stop_condition=self.trajectory.record.get("stop_condition") if says else None,
         )
 
 
 @dataclass(slots=True, frozen=True)
 class SampleTable:
-    """S samples of T tokens. Sample `i` is the `lengths[i]` rows from `starts[i]` on; `columns` hold a row per token,
-    `member` and `group` number each sample's member and group in the batch."""
+    """S samples. `member` and `group` number each sample's member and group in the batch, `label_counts` are its labels
+    in the loss; `rows` say where its tokens lie."""
 
     samples: tuple[PackedSample, ...]
-    lengths: I64
     member: I64
     group: I64
-    columns: dict[str, Array]
+    label_counts: I64
+    rows: SampleRows
+
+    @property
+    def lengths(self) -> I64:
+        """Rows of each sample."""
+        return self.rows.lengths
 
     @property
     def starts(self) -> I64:
@@ -90,18 +92,25 @@ class SampleTable:
         return np.cumsum(self.lengths) - self.lengths
 
     @property
-    def label_counts(self) -> I64:
-        """Labels in the loss, of each sample."""
-        labels = np.r_[0, np.cumsum(self.columns["labels"] != IGNORED)]
-        return labels[self.starts + self.lengths] - labels[self.starts]
+    def columns(self) -> dict[str, Array]:
+        """A row per token, sample after sample; gathered anew each time."""
+        return self.rows.columns()
 
     def only(self, chosen: Sequence[int] | I64) -> SampleTable:
         """Those samples, in that order."""
-        picked = np.asarray(chosen, np.int64)
-        rows = ranges(self.starts[picked], self.lengths[picked])
-        samples = tuple(self.samples[int(i)] for i in picked)
-        columns = {name: column[rows] for name, column in self.columns.items()}
-        return SampleTable(samples, self.lengths[picked], self.member[picked], self.group[picked], columns)
+        at: I64 = np.asarray(chosen, np.int64)
+        samples = [self.samples[int(i)] for i in at]
+        return SampleTable(tuple(samples), self.member[at], self.group[at], self.label_counts[at], self.rows.only(at))
+
+    def cut(self, most: int) -> SampleTable:
+        """Samples without what is above `most` rows, and those of which no label is left."""
+        rows = self.rows.cut(most)
+        made = replace(self, rows=rows, label_counts=rows.label_counts())
+        return made.only(np.flatnonzero(made.label_counts))
+
+    def silent(self) -> SampleTable:
+        """The same, with no label in the loss."""
+        return replace(self, rows=self.rows.silent(), label_counts=np.zeros_like(self.label_counts))
 
 
 def samples_of(
@@ -119,25 +128,24 @@ def samples_of(
     """
     members = [member for number, group in enumerate(groups) for member in _members(number, group, estimator)]
     axis = TokenAxis.of([member.trajectory for member in members])
-    tokens = _columns(axis, members, sampling or Sampling()) | {name: axis.named(name) for name in columns}
-    paths = [(i, path) for i, m in enumerate(members) for path in kept_branches(m.trajectory)]
-    index, sizes = _index(axis, paths)
-    inner, lengths = np.repeat(sizes > 1, sizes), np.maximum(sizes - 1, 0)
-    before, label = index[inner & ~_last(sizes)], index[inner & ~_first(sizes)]
-    used = _trains_here(tokens.pop("trained"), label, once=len(paths) == len(members))
-    kept = np.bincount(np.repeat(np.arange(len(paths)), lengths), used, len(paths)) > 0
-    rows, owner = np.repeat(kept, lengths), np.array([i for i, _ in paths], np.int64)[kept]
-    before, label, used = before[rows], label[rows], used[rows]
-    ids = tokens.pop("token_ids")
-    made = {name: column[label] for name, column in tokens.items()}
-    made["advantages"] = made["advantages"] * used
-    made |= {"input_ids": ids[before], "labels": np.where(used, ids[label], IGNORED)}
+    facts = TokenFacts.of(
+        axis,
+        spans=[member.drawn.verdict.mask_runs for member in members],
+        advantages=[member.advantages for member in members],
+        sampling=sampling or Sampling(),
+        columns=columns,
+    )
+    paths = [(i, path) for i, member in enumerate(members) for path in kept_branches(member.trajectory)]
+    rows = _rows(axis, facts, paths)
+    counts = rows.label_counts()
+    kept = np.flatnonzero(counts)
+    owner = np.array([i for i, _ in paths], np.int64)[kept]
     return SampleTable(
-        tuple(members[i].sample(path) for keep, (i, path) in zip(kept.tolist(), paths, strict=True) if keep),
-        lengths[kept],
+        tuple(members[i].sample(path) for i, path in (paths[k] for k in kept.tolist())),
         owner,
-        np.array([m.group_index for m in members], np.int64)[owner],
-        made,
+        np.array([member.group_index for member in members], np.int64)[owner],
+        counts[kept],
+        rows.only(kept),
     )
 
 
@@ -149,54 +157,13 @@ def _members(number: int, group: DrawnGroup, estimator: Estimator) -> Iterable[T
             raise SettingsError("the stream was opened without payloads, so there is nothing to pack")
         if drawn.verdict.trainable_tokens:
             trajectory, run = drawn.rollout.trajectory, drawn.rollout.slot.run
-            agents = int(trajectory.nodes[:, AGENT].max(initial=0)) + 1
-            own = np.array([advantages[drawn.member, agent] for agent in range(agents)])
+            own = [advantages[drawn.member, agent] for agent in range(len(drawn.tokens.agents))]
             yield TrainedMember(drawn, group, number, trajectory, run, own)
 
 
-def _columns(axis: TokenAxis, members: Sequence[TrainedMember], sampling: Sampling) -> dict[str, Array]:
-    """What is known of each token of the members."""
-    policies, drawn = axis.policies(), axis.sampling(sampling)
-    return {
-        "token_ids": axis.tokens(),
-        "trained": axis.trained([member.drawn.verdict.mask_runs for member in members]),
-        "behaviour_logprobs": axis.logprobs(),
-        "advantages": axis.by_agent([member.advantages for member in members]),
-        "timelines": policies[:, 0],
-        "versions": policies[:, 1],
-    } | {name: drawn[:, i] for i, name in enumerate(NAMES)}
-
-
-def _index(axis: TokenAxis, paths: Sequence[tuple[int, list[int]]]) -> tuple[I64, I64]:
-    """Tokens of all branches, one branch after another, and how many each has."""
+def _rows(axis: TokenAxis, facts: TokenFacts, paths: Sequence[tuple[int, list[int]]]) -> SampleRows:
+    """All tokens of all branches, one branch after another."""
     counts = np.array([len(path) for _, path in paths], np.int64)
     nodes = np.array([node for _, path in paths for node in path], np.int64)
     nodes += np.repeat(axis.first_node[[i for i, _ in paths]], counts)
-    tokens = axis.nodes[nodes, TOKENS].astype(np.int64)
-    ends = np.r_[0, np.cumsum(tokens)][np.r_[0, np.cumsum(counts)]]
-    return ranges(axis.starts[nodes], tokens), np.diff(ends)
-
-
-def _first(sizes: I64) -> Bools:
-    """The first of each run of rows."""
-    made = np.zeros(int(sizes.sum()), np.bool_)
-    made[(np.cumsum(sizes) - sizes)[sizes > 0]] = True
-    return made
-
-
-def _last(sizes: I64) -> Bools:
-    """The last of each run of rows."""
-    made = np.zeros(int(sizes.sum()), np.bool_)
-    made[(np.cumsum(sizes) - 1)[sizes > 0]] = True
-    return made
-
-
-def _trains_here(trained: Bools, label: I64, *, once: bool) -> Bools:
-    """Which labels are in the loss: where a token is a label several times, the first time alone. `once`: none is."""
-    used = trained[label]
-    if not once:
-        rows = np.flatnonzero(used)
-        _, first = np.unique(label[rows], return_index=True)
-        used = np.zeros(len(label), np.bool_)
-        used[rows[first]] = True
-    return used
+    return SampleRows.of(facts, counts, nodes, axis.nodes[nodes, TOKENS].astype(np.int64))

@@ -11,9 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from rolloutlog.contract.record.trajectory import Trajectory
 
 NAMES = ("temperature", "top_p", "top_k")
@@ -27,16 +24,17 @@ class Sampling:
     top_p: float = math.nan
     top_k: float = math.nan
 
-    def of(self, trajectory: Trajectory) -> npt.NDArray[np.float32]:
-        """Temperature, top_p and top_k of each node, f32 [N, 3]."""
+    def of(self, trajectory: Trajectory) -> list[list[float]]:
+        """Temperature, top_p and top_k of each node; a record that says none of them isn't parsed for it."""
         own = [getattr(self, name) for name in NAMES]
-        nodes = trajectory.record["nodes"]
-        if not any(name in node for node in nodes for name in NAMES):
-            return np.full((len(nodes), len(NAMES)), own, np.float32)
-        return np.array([_said(node, own) for node in nodes], np.float32)
+        if not any(trajectory.may_say(name) for name in NAMES):
+            return [own] * len(trajectory.nodes)
+        return [_said(node, own) for node in trajectory.record["nodes"]]
 
 
 def _said(node: Mapping[str, Any], own: list[float]) -> list[float]:
+    if node.keys().isdisjoint(NAMES):
+        return own
     said = (node.get(name) for name in NAMES)
     return [
         float(s) if isinstance(s, int | float) and not isinstance(s, bool) else o

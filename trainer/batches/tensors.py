@@ -15,8 +15,10 @@ import torch
 
 from rolloutlog.contract.wire.arrays import Array
 from rolloutlog.trainer.batches.advantages import Estimator
-from rolloutlog.trainer.batches.samples import IGNORED, PackedSample, SampleTable, samples_of
+from rolloutlog.trainer.batches.sample_rows import IGNORED, gathered
+from rolloutlog.trainer.batches.samples import PackedSample, SampleTable, samples_of
 from rolloutlog.trainer.batches.sampling import Sampling
+from rolloutlog.trainer.batches.token_axis import I64
 from rolloutlog.trainer.dispatch.batch import DrawnGroup
 
 
@@ -55,14 +57,14 @@ class PackedBatch:
     @classmethod
     def of(cls, table: SampleTable) -> Self:
         """All samples of a table, in its order."""
-        columns, lengths = dict(table.columns), table.lengths
-        index = np.repeat(np.arange(len(lengths)), lengths)
-        owned = {name: _tensor(columns.pop(name), kind) for name, kind in _COLUMNS.items()}
+        columns, lengths = table.columns, table.lengths
+        index = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        owned = {name: torch.as_tensor(columns.pop(name)) for name in OWNED}
         return cls(
             **owned,
-            position_ids=_tensor(np.arange(len(index)) - np.repeat(table.starts, lengths), np.int64),
-            sample_index=_tensor(index, np.int32),
-            cu_seqlens=_tensor(np.r_[0, np.cumsum(lengths)], np.int32),
+            position_ids=torch.as_tensor(_positions(lengths)),
+            sample_index=torch.as_tensor(index),
+            cu_seqlens=_tensor(np.append(0, np.cumsum(lengths)), np.int32),
             member_index=_tensor(table.member, np.int32),
             group_index=_tensor(table.group, np.int32),
             agent_index=_tensor(np.array([s.agent for s in table.samples]), np.int32),
@@ -104,17 +106,10 @@ class PackedBatch:
         return made
 
 
-_COLUMNS: dict[str, type[np.generic]] = {
-    "input_ids": np.int64,
-    "labels": np.int64,
-    "behaviour_logprobs": np.float32,
-    "advantages": np.float32,
-    "temperature": np.float32,
-    "top_p": np.float32,
-    "top_k": np.float32,
-    "timelines": np.int32,
-    "versions": np.int32,
-}
+OWNED = (
+    "input_ids", "labels", "behaviour_logprobs", "advantages", "temperature", "top_p", "top_k", "timelines", "versions",
+)  # fmt: skip
+"""Columns that every pack has; they are made in the dtypes that it holds."""
 
 
 def pack(
@@ -126,6 +121,11 @@ def pack(
 ) -> PackedBatch:
     """All samples of drawn groups (a `Batch`, or some of its groups) in one pack, as `samples_of` makes them."""
     return PackedBatch.of(samples_of(groups, estimator=estimator, sampling=sampling, columns=columns))
+
+
+def _positions(lengths: I64) -> I64:
+    every = np.arange(int(lengths.max(initial=0)))
+    return gathered(every, [slice(length) for length in lengths.tolist()])
 
 
 def _tensor(array: Array, dtype: type[Any]) -> torch.Tensor:

@@ -30,7 +30,9 @@ class Agent:
 
 
 def agents_of(trajectory: Trajectory) -> list[Agent]:
-    """The table of a checked trajectory, at least one row."""
+    """The table of a checked trajectory, at least one row; a record without one isn't parsed for it."""
+    if not trajectory.may_say("agents"):
+        return [Agent()]
     rows = cast("list[Any]", trajectory.record.get("agents") or [{}])
     return [_agent(cast("Mapping[str, Any]", row) if isinstance(row, dict) else {}) for row in rows]
 

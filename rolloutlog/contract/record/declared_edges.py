@@ -50,16 +50,21 @@ def _objects(said: Any) -> list[dict[str, Any]]:
     return [edge for edge in cast("list[Any]", said) if isinstance(edge, dict)] if isinstance(said, list) else []
 
 
+def rejected_nodes(trajectory: Trajectory) -> frozenset[int]:
+    """Attempts at a compaction that nothing accepts; a record that declares no edge isn't parsed for it."""
+    return DeclaredEdges(trajectory).rejected if trajectory.may_say("semantic_parents") else frozenset()
+
+
 def kept_branches(trajectory: Trajectory) -> list[list[int]]:
     """Branches but those that end in a rejected attempt at a compaction: nothing went on from there."""
-    rejected = DeclaredEdges(trajectory).rejected
+    rejected = rejected_nodes(trajectory)
     return [path for path in trajectory.branches if path[-1] not in rejected]
 
 
 def kept_nodes(trajectory: Trajectory) -> npt.NDArray[np.bool_]:
     """Which nodes lie on a branch that is kept."""
     kept = np.ones(len(trajectory.nodes), np.bool_)
-    if DeclaredEdges(trajectory).rejected:
+    if rejected_nodes(trajectory):
         kept[:] = False
         kept[[node for path in kept_branches(trajectory) for node in path]] = True
     return kept

@@ -73,6 +73,10 @@ class Trajectory:
             self._record = cast("dict[str, Any]", parse(self.record_text))
         return self._record
 
+    def may_say(self, key: str) -> bool:
+        """False where surely no object of the record has that key; the text isn't parsed for it."""
+        return key.encode() in self.record_text or b"\\u" in self.record_text
+
     @classmethod
     def build(
         cls, nodes: Sequence[Node], record: Mapping[str, Any] | None = None, columns: Mapping[str, Column] | None = None
