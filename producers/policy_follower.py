@@ -13,7 +13,7 @@ and the weights themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from rolloutlog.contract.errors import NotOpen, Starved
@@ -108,6 +108,15 @@ class PolicyFollower:
         if self._policies is None:
             raise _not_open()
         return await self._policies.find(policy)
+
+    async def unknown(self, claimed: Iterable[Policy]) -> Policy | None:
+        """One of these policies that was never published, said only after all that is on the log was read; None where
+        there is none, or nothing was published at all. Raises OpenTransaction."""
+        strange = [policy for policy in claimed if not self.history.knows(policy)]
+        if not strange or self.history.is_empty or self._connection is None:
+            return None
+        async with PolicyLog(self._connection) as newest:
+            return await newest.unknown(strange)
 
     async def _next(self, wanted: str, is_there: Callable[[], bool], timeout_s: float | None) -> PublishedPolicy:
         async with self._changed:

@@ -20,16 +20,20 @@ from rolloutlog.contract.errors import (
     BlobUnavailable,
     BrokerUnreachable,
     ClientFailed,
+    EngineUnavailable,
     InvalidRecord,
+    OpenTransaction,
     RecordTooLarge,
     RolloutlogError,
 )
 from rolloutlog.contract.events.seeds import Ask, Seed
+from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
-from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.contract.record.trajectory import SEGMENTS, Trajectory
 from rolloutlog.contract.vocabulary import RejectReason
-from rolloutlog.contract.wire.refusal import text_of, type_name
+from rolloutlog.contract.wire.refusal import line_of, type_name
+from rolloutlog.contract.worker_settings import WorkerSettings
 from rolloutlog.producers.endings import with_facts
 from rolloutlog.producers.policy_follower import PolicyFollower
 from rolloutlog.producers.producer import RolloutProducer
@@ -44,10 +48,8 @@ logger = logging.getLogger(__name__)
 CANCEL_S = 10.0
 """How long a cancelled environment may take to hand over its prefix."""
 REFUSED = "refused"
-NOT_ITS_FAULT = (BlobUnavailable, BrokerUnreachable, ClientFailed)
-"""Of ours, where the member's task or prefix is read: another worker shall make it."""
-LINE = 400
-"""Letters of an error on one line; the record has more of them."""
+NOT_ITS_FAULT = (BlobUnavailable, BrokerUnreachable, ClientFailed, EngineUnavailable)
+"""The member's task or prefix can't be read, or nothing samples here: another worker shall make it."""
 
 
 class MemberRunner:
@@ -62,10 +64,11 @@ class MemberRunner:
         derivations: RunDerivations,
         environment: Environment,
         engine: Engine | None,
+        settings: WorkerSettings,
     ) -> None:
         self._producer, self._policies, self._prefixes, self._origins = producer, policies, prefixes, origins
         self._environment, self._engine = environment, engine
-        self._derivations = derivations
+        self._derivations, self._settings = derivations, settings
         self._paused = asyncio.Event()
 
     def pause(self) -> None:
@@ -84,10 +87,11 @@ class MemberRunner:
             return "aborted"
         work = asyncio.create_task(self._attempt(lease, ask, slot), name=slot.event_id)
         try:
-            await self._until_done(work, lease)
+            is_late = await self._until_done(work, lease)
             if lease.cancelled.is_set():
                 return "dropped"
-            return await self._publish(lease, slot, work.result() if work.done() else AttemptResult())
+            made = work.result() if work.done() else AttemptResult()
+            return await (self._fail_late(slot, made) if is_late else self._publish(lease, slot, made))
         except RolloutlogError:
             raise  # of ours, such as a broker that is away
         except Exception as error:  # noqa: BLE001  (of what was made, when it was looked at)
@@ -128,16 +132,19 @@ class MemberRunner:
     def _wanted_no_more(self, lease: SeedLease) -> bool:
         return lease.cancelled.is_set() or self._paused.is_set()
 
-    async def _until_done(self, work: asyncio.Task[AttemptResult], lease: SeedLease) -> None:
-        """Wait for the work, or cancel it when the seed is cancelled or the worker pauses."""
+    async def _until_done(self, work: asyncio.Task[AttemptResult], lease: SeedLease) -> bool:
+        """Wait for the work, or cancel it when the seed is cancelled, the worker pauses, or its time is over: True."""
         ends: set[asyncio.Task[Any]] = {asyncio.create_task(event.wait()) for event in (lease.cancelled, self._paused)}
         try:
-            await asyncio.wait({work, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                {work, *ends}, timeout=self._settings.rollout_s, return_when=asyncio.FIRST_COMPLETED
+            )
             if not work.done():
                 work.cancel()
                 await asyncio.wait({work}, timeout=CANCEL_S)
             if not work.done():
                 logger.warning("rollout %s doesn't end %.0f s after it was cancelled", work.get_name(), CANCEL_S)
+            return not done
         finally:
             for end in ends:
                 end.cancel()
@@ -149,7 +156,7 @@ class MemberRunner:
         if error is None:
             return await self._abort(slot, None)
         if issubclass(type(error), NOT_ITS_FAULT):
-            logger.warning("rollout %s is given back: %s", slot.event_id, _line(error))
+            logger.warning("rollout %s is given back: %s", slot.event_id, line_of(error))
             return await self._abort(slot, None)
         if issubclass(type(error), Paused):
             return await self._abort(slot, getattr(error, "prefix", None))
@@ -159,24 +166,42 @@ class MemberRunner:
 
     async def _complete(self, slot: Slot, trajectory: Trajectory) -> str:
         try:
+            await self._check_policies(trajectory)
             await self._producer.publish(Rollout(slot, trajectory))
         except (InvalidRecord, RecordTooLarge) as error:
             return await self._fail(slot, error)
-        except BlobUnavailable as error:
+        except (BlobUnavailable, OpenTransaction) as error:
             logger.warning("rollout %s is given back: %s", slot.event_id, error)
             return await self._abort(slot, None)
         return "completed"
 
-    async def _fail(self, slot: Slot, error: BaseException) -> str:
-        logger.warning("rollout %s failed: %s", slot.event_id, _line(error))
-        await self._producer.fail(slot, error)
+    async def _check_policies(self, made: Trajectory) -> None:
+        """Raises InvalidRecord for a policy that was never published, and where answers mustn't mix any."""
+        if not self._settings.mix_policies and (made.nodes[:, SEGMENTS] > 1).any():
+            raise InvalidRecord(
+                RejectReason.SEGMENTS, "an answer is of several policies, which `worker.mix_policies` forbids"
+            )
+        claimed = {Policy(timeline, version) for timeline, version, _ in made.segments.tolist()}
+        if (unknown := await self._policies.unknown(claimed)) is not None:
+            raise InvalidRecord(RejectReason.POLICY_UNKNOWN, f"policy {unknown} was never published")
+
+    async def _fail(self, slot: Slot, error: BaseException, partial: Trajectory | None = None) -> str:
+        logger.warning("rollout %s failed: %s", slot.event_id, line_of(error))
+        await self._producer.fail(slot, error, partial)
         return "failed"
 
+    async def _fail_late(self, slot: Slot, made: AttemptResult) -> str:
+        """Its time was over; what it could hand over says what it had sampled until then."""
+        partial = made.error.prefix if isinstance(made.error, Paused) else None
+        return await self._fail(slot, TimeoutError(f"it took more than {self._settings.rollout_s:g} s"), partial)
+
     async def _abort(self, slot: Slot, prefix: Trajectory | None) -> str:
+        if not self._settings.mix_policies:
+            prefix = None
         try:
             await self._producer.abort(slot, prefix)
         except (InvalidRecord, RecordTooLarge, BlobUnavailable) as error:
-            logger.warning("the prefix of %s can't be published: %s", slot.event_id, _line(error))
+            logger.warning("the prefix of %s can't be published: %s", slot.event_id, line_of(error))
             await self._producer.abort(slot)
         return "aborted"
 
@@ -184,7 +209,7 @@ class MemberRunner:
         """Cancel all that the seed asks for: no member can be made where one can't."""
         lease.cancelled.set()
         seed = lease.seed
-        logger.info("seed %s is refused: %s", seed.id, _line(error))
+        logger.info("seed %s is refused: %s", seed.id, line_of(error))
         members = [ask.member for ask in seed.wanted]
         await self._producer.cancel(seed.group, members, REFUSED, group_size=seed.group_size, kind=seed.run_kind)
         return REFUSED
@@ -196,12 +221,6 @@ class AttemptResult:
 
     trajectory: Trajectory | None = None
     error: BaseException | None = None
-
-
-def _line(error: BaseException) -> str:
-    """An error in one line of text that no terminal takes for more than text."""
-    said = f"{type_name(error)}: {text_of(error)}"[:LINE]
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in said)
 
 
 def _with_origin(made: Trajectory, seed: Seed) -> Trajectory:

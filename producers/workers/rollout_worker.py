@@ -15,7 +15,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Generator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 
 from asyncio_pool import AioPool
 
@@ -30,12 +30,14 @@ from rolloutlog.kafka.loop.work_queue import SESSION_MS
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.producers.policy_follower import PolicyFollower
 from rolloutlog.producers.producer import RolloutProducer
-from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.checked_engine import CheckedEngine
+from rolloutlog.producers.workers.engine import Engine, Updatable
 from rolloutlog.producers.workers.environment import Environment
 from rolloutlog.producers.workers.member_runner import MemberRunner
 from rolloutlog.producers.workers.own_score import RunDerivations
 from rolloutlog.producers.workers.seed_leases import SeedLease, SeedLeases
 from rolloutlog.producers.workers.seed_sources import Origins, Prefixes
+from rolloutlog.producers.workers.weight_updates import WeightUpdates
 
 logger = logging.getLogger(__name__)
 GRACE_S = 30.0
@@ -71,13 +73,21 @@ async def run_worker(
         await stack.enter_async_context(producer)
         connection, derivations = producer.run.connection, RunDerivations(producer.run.derivations)
         policies = await stack.enter_async_context(PolicyFollower(connection=connection))
-        payloads = await stack.enter_async_context(PayloadReader(connection))
-        leases = await stack.enter_async_context(SeedLeases(producer, name, session_timeout_ms=session_timeout_ms))
         if stop is None:
             stack.enter_context(stopped_by(signal.SIGTERM, ending))
+        if isinstance(engine, AbstractAsyncContextManager):
+            await stack.enter_async_context(engine)
+        updates: WeightUpdates | None = None
+        if isinstance(engine, Updatable):
+            updates = await stack.enter_async_context(WeightUpdates(engine, policies))
+            if not await has_weights(updates, ending):
+                return Counter()
+        payloads = await stack.enter_async_context(PayloadReader(connection))
+        leases = await stack.enter_async_context(SeedLeases(producer, name, session_timeout_ms=session_timeout_ms))
         seeds = await stack.enter_async_context(PayloadReader(connection, Topic.SEEDS))
         prefixes, origins = Prefixes(producer.run, payloads), Origins(producer.run, seeds)
-        runner = MemberRunner(producer, policies, prefixes, origins, derivations, environment, engine)
+        asked = None if engine is None else CheckedEngine(engine, updates, settings.worker)
+        runner = MemberRunner(producer, policies, prefixes, origins, derivations, environment, asked, settings.worker)
         return await Worker(leases, runner, concurrency, grace_s, ending).run()
 
 
@@ -166,6 +176,23 @@ class Worker:
             await asyncio.sleep(TICK_S)
             waited += TICK_S
         self._runner.pause()
+
+
+async def has_weights(updates: WeightUpdates, stop: asyncio.Event) -> bool:
+    """Wait for the first weights, before a seed is taken that nothing could sample; False where it was stopped.
+
+    Raises EngineUnavailable where they can't be loaded.
+    """
+    loading, stopped = asyncio.create_task(updates.current()), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({loading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not loading.done():
+            return False
+        loading.result()
+        return True
+    finally:
+        loading.cancel()
+        stopped.cancel()
 
 
 @contextmanager

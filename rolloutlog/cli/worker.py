@@ -38,18 +38,26 @@ def run(
             help="What makes rollouts: an object of yours, or an installed environment; several, chosen by seeds' env.",
         ),
     ],
-    engine: Annotated[str | None, typer.Option("--engine", metavar="MODULE:ATTR", help="What samples tokens.")] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="MODULE:ATTR|NAME",
+            help="What samples tokens: an object of yours, or an installed engine.",
+        ),
+    ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Members that run at once.")] = 8,
     name: Annotated[str | None, typer.Option("--name", help="Name on the log (default: this host's).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Work until SIGTERM or Ctrl-C; what runs then is published as aborted, to be gone on with elsewhere."""
     from rolloutlog.producers.environments.environment_table import environments_of
-    from rolloutlog.producers.workers.environment import load
+    from rolloutlog.producers.workers.engine_table import engine_named
     from rolloutlog.producers.workers.rollout_worker import run_worker
 
     sys.path.insert(0, "")  # modules of the folder that one stands in, as `python -m` finds them
-    made, sampler = environments_of(environment), load(engine, "render", "sample") if engine else None
+    made = environments_of(environment)
+    sampler = engine_named(engine, settings.worker.engine) if engine else None
     reachable = with_broker(settings)
     note(f"worker of {settings.namespace}: taking seeds; SIGTERM or Ctrl-C ends it")
     serve(

@@ -114,6 +114,13 @@ class BlobUnavailable(RolloutlogError):
     default_hint = "check that the blob store of the run (`blobs`) is mounted and may be used here"
 
 
+class EngineUnavailable(RolloutlogError):
+    """An engine doesn't answer, or can't load any weights; a member that it was to sample is given back."""
+
+    exit_code = 4
+    default_hint = "is the inference server up, and are the published weights readable where it runs?"
+
+
 class ClientFailed(RolloutlogError):
     """Kafka refused a request, or lost track of it; the message has its answer."""
 

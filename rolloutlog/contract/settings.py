@@ -51,6 +51,7 @@ from rolloutlog.contract.training_settings import (
     TransformerModel,
 )
 from rolloutlog.contract.vocabulary import AnchorKind
+from rolloutlog.contract.worker_settings import WorkerSettings
 
 __all__ = [
     "ArrivalOrder",
@@ -79,6 +80,7 @@ __all__ = [
     "Truncated",
     "Wait",
     "WindowedOrder",
+    "WorkerSettings",
 ]
 
 
@@ -238,6 +240,8 @@ class Settings(Section):
     """Where they move."""
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     """How `train run` trains a model, and what it keeps."""
+    worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    """Workers of this deployment."""
     blobs: str | None = None
     """Folder or URL for bodies above the topic's limit."""
 

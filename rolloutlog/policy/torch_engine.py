@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -27,11 +27,10 @@ from rolloutlog.contract.errors import NotOpen, RolloutlogError, SettingsError
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import ABORT, Sample
 from rolloutlog.policy.decoding import FAILED, LENGTH, DecodedRow, Decoder
+from rolloutlog.policy.engine_options import OnSwap
 from rolloutlog.policy.tokenizer import CharTokenizer
 from rolloutlog.policy.transformer import CausalTransformer
 from rolloutlog.policy.weights import load_weights
-
-OnSwap = Literal["in-place", "abort", "finish"]
 
 
 class EngineFailed(RolloutlogError):

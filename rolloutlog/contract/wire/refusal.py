@@ -16,6 +16,8 @@ from rolloutlog.contract.wire.rejection import Rejected
 
 MESSAGE_LIMIT = 4000
 """A message that holds a whole prompt or a page of HTML says nothing more at its end."""
+LINE = 400
+"""Letters of an error on one line; a record has more of them."""
 
 
 def text_of(said: object) -> str:
@@ -30,6 +32,12 @@ def text_of(said: object) -> str:
 def type_name(of: object) -> str:
     """Name of an object's class, whatever its metaclass answers."""
     return text_of(type.__dict__["__name__"].__get__(type(of)))
+
+
+def line_of(error: BaseException) -> str:
+    """An error in one line of text that no terminal takes for more than text."""
+    said = f"{type_name(error)}: {text_of(error)}"[:LINE]
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in said)
 
 
 @contextmanager
