@@ -13,7 +13,7 @@ from typing import Any
 
 from rolloutlog.contract.errors import EngineUnavailable
 from rolloutlog.contract.record.sample import Sample
-from rolloutlog.contract.worker_settings import WorkerSettings
+from rolloutlog.contract.service_settings.worker_settings import WorkerSettings
 from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.weight_updates import WeightUpdates
 

@@ -31,9 +31,9 @@ from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import SEGMENTS, Trajectory
+from rolloutlog.contract.service_settings.worker_settings import WorkerSettings
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.refusal import line_of, type_name
-from rolloutlog.contract.worker_settings import WorkerSettings
 from rolloutlog.producers.endings import with_facts
 from rolloutlog.producers.policy_follower import PolicyFollower
 from rolloutlog.producers.producer import RolloutProducer

@@ -22,8 +22,8 @@ from rolloutlog.cli.step_metrics import count_row, count_step
 from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.service_settings.training_settings import OwnModel
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.training_settings import OwnModel
 
 if TYPE_CHECKING:
     from rolloutlog.trainer.steps.step_report import StepReport

@@ -31,6 +31,15 @@ from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.handles import NAMESPACE
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
+from rolloutlog.contract.service_settings.training_settings import (
+    AdamW,
+    LossSettings,
+    ModelSettings,
+    OptimizerSettings,
+    TrainingSettings,
+    TransformerModel,
+)
+from rolloutlog.contract.service_settings.worker_settings import WorkerSettings
 from rolloutlog.contract.staleness_settings import (
     DropGroup,
     DropMembers,
@@ -42,16 +51,7 @@ from rolloutlog.contract.staleness_settings import (
 )
 from rolloutlog.contract.topics import KEEP_FOR_EVER, MAX_GROUP, MAX_MESSAGE_BYTES, RECORD_MARGIN
 from rolloutlog.contract.trainer_settings import TrainerSettings
-from rolloutlog.contract.training_settings import (
-    AdamW,
-    LossSettings,
-    ModelSettings,
-    OptimizerSettings,
-    TrainingSettings,
-    TransformerModel,
-)
 from rolloutlog.contract.vocabulary import AnchorKind
-from rolloutlog.contract.worker_settings import WorkerSettings
 
 __all__ = [
     "ArrivalOrder",

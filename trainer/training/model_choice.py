@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import torch
 
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.service_settings.training_settings import AdamW, OptimizerSettings, OwnModel, TransformerModel
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.training_settings import AdamW, OptimizerSettings, OwnModel, TransformerModel
 from rolloutlog.contract.wire.refusal import text_of, type_name
 from rolloutlog.policy.transformer import CausalTransformer, ModelShape
 

@@ -14,8 +14,8 @@ from typing import cast
 import torch
 
 from rolloutlog.contract.errors import RolloutlogError
+from rolloutlog.contract.service_settings.training_settings import LossSettings
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.training_settings import LossSettings
 from rolloutlog.trainer.batches.losses import Clip, Denominators, SequenceMean, TokenMean, policy_loss
 from rolloutlog.trainer.batches.mismatch import Mismatch
 from rolloutlog.trainer.batches.tensors import PackedBatch
