@@ -31,6 +31,16 @@ class SettingsError(RolloutlogError):
     )
 
 
+class SampleUnusable(SettingsError):
+    """A sample can't be trained as it is asked: too long, outside the vocabulary, without a temperature."""
+
+    default_hint = "docs/write-a-trainer.md says what `packs` and losses are given"
+
+    def __init__(self, message: str, hint: str | None, group: str, member: int, handle: str) -> None:
+        super().__init__(message, hint)
+        self.group, self.member, self.handle = group, member, handle
+
+
 class MissingExtra(RolloutlogError):
     """A command needs an optional dependency that isn't installed."""
 

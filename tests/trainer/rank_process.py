@@ -1,7 +1,8 @@
 """One rank of a training job: `python rank_process.py RANK SIZE MEETING MODE SETTINGS`; a line of JSON a step.
 
 MODE: `train` all that is there; `die` ends rank 1 after the first batch; `fail` lets rank 0's packs fail; `disagree`
-tells another step on rank 1.
+tells another step on rank 1; `minis`
+says the mini-batches of each step before.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ def main() -> None:
     )
     with SyncGroupStream(Settings.model_validate_json(sys.argv[5])) as stream:
         for batch in stream.batches(drain=True):
+            minis = [] if mode != "minis" else [*batch.mini_batches(16, count=2, epochs=2, seed=7)]
+            for mini in minis:
+                labels = sum(int((pack.labels != IGNORED).sum()) for pack in mini)
+                names = sorted({s.group for pack in mini for s in pack.samples})
+                about = {"epoch": mini.epoch, "packs": len(mini.packs), "tokens": mini.denominators.tokens}
+                print(json.dumps(about | {"labels": labels, "groups": names}), flush=True)
             packs = batch.packs(0 if mode == "fail" else 16, sampling=Sampling(temperature=1.0))
             labels = [int((pack.labels != IGNORED).sum()) for pack in packs]
             total = torch.tensor([float(sum(labels))])

@@ -19,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.errors import SampleUnusable, SettingsError
 from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.trainer.batches.importance import Importance
@@ -267,13 +267,13 @@ def test_a_model_that_hashes_its_prefix_has_ratios_of_one(seeds: list[int], budg
 def test_a_temperature_that_is_missing_or_zero_is_refused(temperature: float | None) -> None:
     packed = packed_of([[-1.0], [-2.0]])
     bad = torch.full_like(packed.temperature, math.nan if temperature is None else temperature)
-    with pytest.raises(SettingsError, match="member 0 of group g: temperature"):
+    with pytest.raises(SampleUnusable, match=r"member 0 of group g \(rollouts/0/0\): temperature"):
         policy_loss(torch.zeros(len(packed.labels), 9), replace(packed, temperature=bad), denominators_of(packed))
 
 
 def test_a_label_outside_the_vocabulary_is_told() -> None:
     packed = packed_of([[-1.0] * 6, [-2.0]])
-    with pytest.raises(SettingsError, match="member 0 of group g: token 4 is outside a vocabulary of 4"):
+    with pytest.raises(SampleUnusable, match=r"member 0 of group g .*: token 4 is outside a vocabulary of 4"):
         policy_loss(torch.zeros(len(packed.labels), 4), packed, denominators_of(packed))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.errors import SampleUnusable
 from rolloutlog.trainer.batches.micro_batches import first_fit, micro_batches
 from rolloutlog.trainer.batches.sample_rows import IGNORED
 from rolloutlog.trainer.batches.samples import SampleTable, samples_of
@@ -66,8 +66,11 @@ def test_a_rank_without_a_sample_of_its_own_gets_one_without_a_label() -> None:
 
 
 def test_an_overlong_sample_is_an_error_that_names_it() -> None:
-    with pytest.raises(SettingsError, match=r"1 samples are above max_tokens 8: member 1 of group g-0 has 9 tokens"):
+    with pytest.raises(
+        SampleUnusable, match=r"1 samples are above max_tokens 8: member 1 of group g-0 .*: 9 tokens"
+    ) as why:
         micro_batches(table(5, 9), 8)
+    assert (why.value.group, why.value.member, why.value.handle.split("/")[:2]) == ("g-0", 1, ["0", "1"])
 
 
 def test_an_overlong_sample_may_lose_its_end() -> None:

@@ -72,10 +72,20 @@ def test_every_rank_has_its_share_of_every_step(log: Log, tmp_path: Path, size: 
 
 
 def test_another_number_of_ranks_goes_on(log: Log, tmp_path: Path) -> None:
+    """And several optimiser steps in a train step are dealt to all of them (design/trainer#mini-batches)."""
     for size, name in ((3, "a"), (2, "c"), (1, "e")):
-        asyncio.run(log.write(*group(name), *group(chr(ord(name) + 1))))
-        ranks = job(log, tmp_path, size)
+        names = [name, chr(ord(name) + 1)]
+        asyncio.run(log.write(*(record for one in names for record in group(one))))
+        ranks = job(log, tmp_path, size, "minis")
         assert [code for code, _, _ in ranks] == [0] * size, ranks
+        minis = [[line for line in lines if "epoch" in line] for _, lines, _ in ranks]
+        assert [mini["epoch"] for mini in minis[0]] == [0, 0, 1, 1]
+        for parts in zip(*minis, strict=True):
+            assert {mini["tokens"] for mini in parts} == {sum(mini["labels"] for mini in parts)} == {4}
+            assert len({mini["packs"] for mini in parts}) == 1
+        said = [{group for mini in parts for group in mini["groups"]} for parts in zip(*minis, strict=True)]
+        assert sorted(map(len, said)) == [1] * 4
+        assert said[0] | said[1] == said[2] | said[3] == set(map(id_of, names))
     assert sorted(final.step for final in asyncio.run(log.finals())) == [1, 1, 2, 2, 3, 3]
 
 
@@ -96,7 +106,7 @@ def test_what_fails_on_rank_0_is_raised_on_all(log: Log, tmp_path: Path) -> None
     assert first != 0
     assert second != 0
     assert "above max_tokens 0" in why
-    assert "RanksDisagree: rank 0 failed: SettingsError" in heard
+    assert "RanksDisagree: rank 0 failed: SampleUnusable" in heard
 
 
 def test_ranks_that_are_at_other_steps_stop_before_anything_is_told(log: Log, tmp_path: Path) -> None:

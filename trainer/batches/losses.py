@@ -16,7 +16,8 @@ import torch
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.trainer.batches.importance import FARTHEST, Importance, per_sample
 from rolloutlog.trainer.batches.mismatch import Mismatch
-from rolloutlog.trainer.batches.samples import SampleTable
+from rolloutlog.trainer.batches.sample_errors import unusable
+from rolloutlog.trainer.batches.samples import PackedSample, SampleTable
 from rolloutlog.trainer.batches.tensors import PackedBatch
 
 
@@ -93,8 +94,8 @@ def label_logprobs(logits: torch.Tensor, packed: PackedBatch) -> torch.Tensor:
     """Log-probs of the labels under logits [T, V] (or [1, T, V]), at the temperature that each was sampled with; f32
     [T], 0 where a label is ignored.
 
-    Raises SettingsError where a label in the loss has no temperature above 0 or lies outside the vocabulary, and for
-    logits of another pack.
+    Raises SampleUnusable where a label in the loss has no temperature above 0 or lies outside the vocabulary, and
+    SettingsError for logits of another pack.
     """
     mask = packed.loss_mask
     _check(logits := logits.reshape(-1, logits.shape[-1]), packed)
@@ -166,19 +167,18 @@ def _check(logits: torch.Tensor, packed: PackedBatch) -> None:
     mask = packed.loss_mask
     cold = mask & ~(packed.temperature > 0)
     if bool(cold.any()):
-        raise SettingsError(
-            f"{_first(cold, packed)}: temperature {float(packed.temperature[cold][0])}, so its log-probs can't be "
-            "compared",
+        raise unusable(
+            _first(cold, packed),
+            f"temperature {float(packed.temperature[cold][0])}, so its log-probs can't be compared",
             "records say it (`Rollout.flat(temperature=...)`), or say it for the run: sampling=Sampling(temperature=1)",
         )
     strange = mask & (packed.labels >= logits.shape[-1])
     if bool(strange.any()):
-        raise SettingsError(
-            f"{_first(strange, packed)}: token {int(packed.labels[strange][0])} is outside a vocabulary of "
-            f"{logits.shape[-1]}"
+        raise unusable(
+            _first(strange, packed),
+            f"token {int(packed.labels[strange][0])} is outside a vocabulary of {logits.shape[-1]}",
         )
 
 
-def _first(which: torch.Tensor, packed: PackedBatch) -> str:
-    sample = packed.samples[int(packed.sample_index[which][0])]
-    return f"member {sample.member} of group {sample.group}"
+def _first(which: torch.Tensor, packed: PackedBatch) -> PackedSample:
+    return packed.samples[int(packed.sample_index[which][0])]

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.trainer.batches.sample_errors import unusable
 from rolloutlog.trainer.batches.samples import SampleTable
 
 Overlong = Literal["error", "truncate"]
@@ -42,16 +42,16 @@ def micro_batches(
     """The packs of each rank, at most `max_tokens` tokens each, as many for every rank.
 
     `overlong`: a longer sample is an error that names it, or loses its end, labels too. A rank without a sample of its
-    own gets one again with no label in the loss. Raises SettingsError.
+    own gets one again with no label in the loss. Raises SampleUnusable.
     """
     table = table.cut(max_tokens) if overlong == "truncate" else table
     long = np.flatnonzero(table.lengths > max_tokens)
     if len(long):
-        one = table.samples[int(long[0])]
-        raise SettingsError(
-            f"{len(long)} samples are above max_tokens {max_tokens}: member {one.member} of group {one.group} has "
+        raise unusable(
+            table.samples[int(long[0])],
             f"{int(table.lengths[long[0]])} tokens",
             "raise max_tokens, or say overlong='truncate'",
+            first=f"{len(long)} samples are above max_tokens {max_tokens}: ",
         )
     packs = [table.only(pack) for pack in _even(first_fit(table.lengths.tolist(), max_tokens), ranks)]
     while packs and len(packs) % ranks:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rolloutlog.trainer.batches.advantages import Estimator
     from rolloutlog.trainer.batches.losses import Denominators
     from rolloutlog.trainer.batches.micro_batches import Overlong
+    from rolloutlog.trainer.batches.rank_share import MiniBatch
+    from rolloutlog.trainer.batches.samples import SampleTable
     from rolloutlog.trainer.batches.sampling import Sampling
     from rolloutlog.trainer.batches.tensors import PackedBatch
 
@@ -90,27 +92,71 @@ class TrainingBatch:
         sampling: Sampling | None = None,
         columns: Sequence[str] = (),
         overlong: Overlong = "error",
+        vocabulary: int | None = None,
     ) -> list[PackedBatch]:
         """This rank's share of the samples, in packs of at most `max_tokens` tokens, as many on every rank.
 
-        Arguments as of `samples_of` and `micro_batches`. Every rank calls it. Raises SettingsError.
+        Arguments as of `samples_of` and `micro_batches`; with the size of the `vocabulary` a token outside it is
+        refused. Every rank calls it. Raises SettingsError, SampleUnusable.
         """
+        from rolloutlog.trainer.batches.rank_share import rank_shares
+
+        def shares() -> list[MiniBatch]:
+            table = self._samples(estimator, sampling, columns, vocabulary)
+            return rank_shares(table, max_tokens, ranks=self._ranks.size, overlong=overlong)
+
+        own = self._ranks.deal(shares)
+        self._denominators = own.denominators
+        return own.packs
+
+    def mini_batches(
+        self,
+        max_tokens: int,
+        *,
+        count: int = 1,
+        epochs: int = 1,
+        seed: int | None = None,
+        estimator: Estimator | None = None,
+        sampling: Sampling | None = None,
+        columns: Sequence[str] = (),
+        overlong: Overlong = "error",
+        vocabulary: int | None = None,
+    ) -> Iterator[MiniBatch]:
+        """The optimiser steps of this train step, one after another: `count` in each of `epochs`, whole groups, each
+        with packs and denominators of its own.
+
+        `seed` deals the groups anew in each epoch of each step; None: always in the order of the draw. Otherwise as
+        `packs`.
+        """
+        from rolloutlog.trainer.batches.mini_batches import mini_batches
+        from rolloutlog.trainer.batches.rank_share import rank_shares
+
+        steps: list[Iterator[tuple[int, SampleTable]]] = []
+
+        def shares() -> Sequence[MiniBatch | None]:
+            if not steps:
+                table = self._samples(estimator, sampling, columns, vocabulary)
+                own_seed = None if seed is None else (seed, self.step or 0)
+                steps.append(mini_batches(table, count, epochs=epochs, seed=own_seed))
+            epoch, table = next(steps[0], (0, None))
+            if table is None:
+                return [None] * self._ranks.size
+            return rank_shares(table, max_tokens, ranks=self._ranks.size, overlong=overlong, epoch=epoch)
+
+        while (own := self._ranks.deal(shares)) is not None:
+            yield own
+
+    def _samples(
+        self, estimator: Estimator | None, sampling: Sampling | None, columns: Sequence[str], vocabulary: int | None
+    ) -> SampleTable:
         from rolloutlog.trainer.batches.advantages import Estimator
-        from rolloutlog.trainer.batches.losses import Denominators
-        from rolloutlog.trainer.batches.micro_batches import micro_batches
         from rolloutlog.trainer.batches.samples import samples_of
-        from rolloutlog.trainer.batches.tensors import PackedBatch
+        from rolloutlog.trainer.batches.vocabulary_check import check_vocabulary
 
-        def shares() -> list[tuple[Denominators, list[PackedBatch]]]:
-            table = samples_of(self.batch, estimator=estimator or Estimator.GRPO, sampling=sampling, columns=columns)
-            dealt = micro_batches(table, max_tokens, ranks=self._ranks.size, overlong=overlong)
-            every = Denominators(0, 0)
-            for one in (one for share in dealt for one in share):
-                every += Denominators.of(one)
-            return [(every, [PackedBatch.of(one) for one in share]) for share in dealt]
-
-        self._denominators, own = self._ranks.deal(shares)
-        return own
+        table = samples_of(self.batch, estimator=estimator or Estimator.GRPO, sampling=sampling, columns=columns)
+        if vocabulary is not None:
+            check_vocabulary(table, vocabulary)
+        return table
 
     @property
     def denominators(self) -> Denominators:
