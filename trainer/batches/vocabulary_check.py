@@ -14,7 +14,8 @@ from rolloutlog.trainer.batches.samples import SampleTable
 
 def check_vocabulary(table: SampleTable, size: int) -> None:
     """Raises SampleUnusable for the first sample with a token outside a vocabulary of `size`."""
-    inputs, labels = table.columns["input_ids"], table.columns["labels"]
+    columns = table.columns
+    inputs, labels = columns["input_ids"], columns["labels"]
     outside = np.flatnonzero((inputs >= size) | (labels >= size))
     if not len(outside):
         return
