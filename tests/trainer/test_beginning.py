@@ -23,17 +23,17 @@ def saved(step: int | None) -> SavedCheckpoint | None:
 
 
 @pytest.mark.parametrize(
-    ("last", "version", "step", "weights", "parts", "resume"),
+    ("last", "version", "step", "weights", "parts", "is_back"),
     [
-        (0, 0, None, 0, None, None),
-        (4, 4, None, 4, None, None),
-        (5, 4, None, 4, None, Policy(0, 4)),
-        (5, 5, 3, 5, 3, None),
-        (5, 4, 5, None, 5, "checkpoint"),
-        (5, 5, 5, None, 5, "checkpoint"),
-        (5, 4, 4, None, 4, "checkpoint"),
-        (5, 4, 3, 4, None, Policy(0, 4)),
-        (5, 2, 3, None, 3, "checkpoint"),
+        (0, 0, None, 0, None, False),
+        (4, 4, None, 4, None, False),
+        (5, 4, None, 4, None, True),
+        (5, 5, 3, 5, 3, False),
+        (5, 4, 5, None, 5, False),
+        (5, 5, 5, None, 5, False),
+        (5, 4, 4, None, 4, False),
+        (5, 4, 3, 4, None, True),
+        (5, 2, 3, None, 3, False),
     ],
     ids=[
         "nothing-trained", "published", "older-published", "published-after-a-checkpoint", "checkpoint", "both",
@@ -41,11 +41,8 @@ def saved(step: int | None) -> SavedCheckpoint | None:
     ],
 )  # fmt: skip
 def test_the_table(
-    last: int, version: int, step: int | None, weights: int | None, parts: int | None, resume: Policy | None
+    last: int, version: int, step: int | None, weights: int | None, parts: int | None, is_back: bool
 ) -> None:
-    expected = Beginning(published(weights), saved(parts), resume)
-    assert beginning(last, published(version), saved(step), is_started=True) == expected
-
-
-def test_without_a_timeline_it_is_the_models_first() -> None:
-    assert beginning(0, None, None, is_started=False) == Beginning()
+    expected = Beginning(published(weights), saved(parts), is_back)
+    assert beginning(last, published(version), saved(step)) == expected
+    assert expected.step == (weights if weights is not None else parts)

@@ -140,6 +140,12 @@ class CheckpointFolder:
             self._load(saved, run)
         return saved is not None
 
+    def load_part(self, name: str, run: str, saved: SavedCheckpoint) -> None:
+        """Put one part of a checkpoint, sound and under its name, into that of ours; for who goes on from elsewhere.
+        Raises CheckpointUnusable, RunMismatch."""
+        self._finish(saved, run)
+        self._parts[name].load_state_dict(read_state(self._path_of(saved, run))[name])
+
     def choose(self, run: str, known: Collection[SavedCheckpoint], history: History) -> Policy | None:
         """The checkpoint from which a start goes on, whose file is there and sound, under its name; None where no live
         one is on the log. Raises CheckpointUnusable, RunMismatch, NotFound."""

@@ -16,7 +16,7 @@ from rolloutlog.contract.events.watermarks import newest_live
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.live_watermarks import live_watermarks
 from rolloutlog.kafka.read.policy_log import PolicyFold, find_published, read_policy_log
 from rolloutlog.kafka.run_record import read_run
@@ -26,28 +26,32 @@ Resume: TypeAlias = Policy | Literal["checkpoint"]
 
 @dataclass(slots=True, frozen=True)
 class Beginning:
-    """What to begin with: the `weights` of a policy (None: the model's first), the parts of a `checkpoint` (all of them
-    if its step is the one to go on from, else its optimiser's), and `resume`, what the stream goes back to."""
+    """What to begin with: the `weights` of a policy, with the optimiser of a `checkpoint`, if there is one; a
+    `checkpoint` without weights is gone back to; without either it is the model's first. `is_back`: the weights are
+    older than the last step, and what came after them becomes void."""
 
     weights: PublishedPolicy | None = None
     checkpoint: SavedCheckpoint | None = None
-    resume: Resume | None = None
+    is_back: bool = False
+
+    @property
+    def step(self) -> int:
+        """The train step after which it goes on."""
+        if self.weights is not None:
+            return self.weights.policy.version
+        return 0 if self.checkpoint is None else self.checkpoint.step
 
 
-def beginning(
-    last_step: int, current: PublishedPolicy | None, checkpoint: SavedCheckpoint | None, is_started: bool
-) -> Beginning:
-    """Without being told: from the last step on, else from the newest one of which everything is known."""
-    if not is_started:
-        return Beginning()
-    published, saved = (-1 if one is None else one.policy.version for one in (current, checkpoint))
-    if saved == last_step:
-        return Beginning(checkpoint=checkpoint, resume="checkpoint")
-    if published == last_step:
+def beginning(last_step: int, current: PublishedPolicy | None, checkpoint: SavedCheckpoint | None) -> Beginning:
+    """Of a run with a timeline, without being told: from the last step on, else from the newest one of which everything
+    is known."""
+    published = -1 if current is None else current.policy.version
+    saved = -1 if checkpoint is None else checkpoint.step
+    if current is not None and published == last_step > saved:
         return Beginning(current, checkpoint)
     if checkpoint is not None and saved >= published:
-        return Beginning(checkpoint=checkpoint, resume="checkpoint")
-    return Beginning(current, None, None if current is None else current.policy)
+        return Beginning(checkpoint=checkpoint)
+    return Beginning(current, is_back=published < last_step)
 
 
 async def read_beginning(settings: Settings, resume: Resume | None) -> Beginning:
@@ -55,22 +59,28 @@ async def read_beginning(settings: Settings, resume: Resume | None) -> Beginning
     go back to, UnknownPolicy, and what reading raises."""
     connection = await connect(settings, Role.TRAINER)
     policies, run = await read_policy_log(connection), await read_run(connection)
-    checkpoint = newest_live(policies.checkpoints.values(), policies.history)
-    match resume:
-        case "checkpoint" if checkpoint is None:
-            raise SettingsError("there is no checkpoint that the current timeline shares", "start without --resume")
-        case "checkpoint":
-            return Beginning(checkpoint=checkpoint, resume=resume)
-        case Policy():
-            return Beginning(await find_published(connection, resume), None, resume)
-        case None:
-            marks = live_watermarks(run, policies)
-            current = await _current(settings, policies)
-            last = 0 if marks is None else marks.step
-            return beginning(last, current, checkpoint, policies.history.started)
+    history = policies.history
+    if resume is not None:
+        return await _asked(connection, resume, policies)
+    if not history.started:
+        return Beginning()
+    marks = live_watermarks(run, policies)
+    current = history.current and (policies.current or await find_published(connection, history.current))
+    last = 0 if marks is None else marks.step
+    return beginning(last, current, newest_live(policies.checkpoints.values(), history))
 
 
-async def _current(settings: Settings, policies: PolicyFold) -> PublishedPolicy | None:
-    if policies.current is not None or policies.history.current is None:
-        return policies.current
-    return await find_published(await connect(settings, Role.TRAINER), policies.history.current)
+async def _asked(connection: Connection, resume: Resume, policies: PolicyFold) -> Beginning:
+    """What somebody asks to go back to: a checkpoint, also where it is named by its policy, else published weights."""
+    live = {saved.policy: saved for saved in policies.checkpoints.values() if _is_live(saved, policies)}
+    if isinstance(resume, Policy):
+        if resume in live:
+            return Beginning(checkpoint=live[resume])
+        return Beginning(await find_published(connection, resume), is_back=True)
+    if not live:
+        raise SettingsError("there is no checkpoint that the current timeline shares", "start without --resume")
+    return Beginning(checkpoint=newest_live(live.values(), policies.history))
+
+
+def _is_live(saved: SavedCheckpoint, policies: PolicyFold) -> bool:
+    return policies.history.is_live(saved.timeline, saved.step)

@@ -20,10 +20,13 @@ from dataclasses import dataclass
 import torch
 
 from rolloutlog.contract.errors import Fenced, SettingsError
+from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.policy.weights import SavedWeights, load_weights, put_weights, save_weights
 from rolloutlog.trainer.batches.advantages import Estimator
+from rolloutlog.trainer.loop.checkpoint_folder import CheckpointFolder
+from rolloutlog.trainer.loop.state_file import CheckpointUnusable
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.loop.training_batch import TrainingBatch
 from rolloutlog.trainer.steps.step_report import StepReport
@@ -31,7 +34,7 @@ from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.training.beginning import Beginning, Resume, read_beginning
 from rolloutlog.trainer.training.model_choice import chosen_model, chosen_optimizer
 from rolloutlog.trainer.training.model_step import ModelStep
-from rolloutlog.trainer.training.run_folder import RunFolder
+from rolloutlog.trainer.training.run_folder import RunFolder, writing
 from rolloutlog.trainer.training.training_row import Row, row_of
 
 log = logging.getLogger(__name__)
@@ -90,49 +93,84 @@ class ModelTraining:
         self._folder.open()
         model = chosen_model(settings).to(settings.training.device)
         stepping = ModelStep(model, chosen_optimizer(settings.optimizer, model), settings)
+        checkpoints = self._checkpoints(stepping)
         began = asyncio.run(read_beginning(settings, self._resume))
-        with SyncGroupStream(settings, self._start(began, model)) as stream:
+        with SyncGroupStream(settings, self._start(began, model, checkpoints)) as stream:
             self._stream = stream
-            self._begin(stream, began, model)
+            self._begin(stream, began, model, checkpoints)
             if self._stopping:
                 stream.stop()
-            self._train(stream, stepping)
+            self._train(stream, stepping, checkpoints)
         return self.report
 
-    def _start(self, began: Beginning, model: torch.nn.Module) -> Start:
-        """The weights that a first start publishes are written before there is anything to say of them."""
-        if began.weights is None and began.checkpoint is None:
-            first = self._save(model, Policy(0, 0))
-            return Start(weights=first.uri, digest=first.digest, latest=self._latest)
-        return Start(resume=began.resume, latest=self._latest)
+    def _checkpoints(self, stepping: ModelStep) -> CheckpointFolder:
+        return CheckpointFolder(
+            self._folder.checkpoints,
+            keep=self._settings.training.keep_checkpoints,
+            publish=lambda policy: self._save(stepping.model, policy),
+            model=stepping.model,
+            optimizer=stepping.optimizer,
+        )
 
-    def _begin(self, stream: SyncGroupStream, began: Beginning, model: torch.nn.Module) -> None:
+    def _start(self, began: Beginning, model: torch.nn.Module, checkpoints: CheckpointFolder) -> Start:
+        """The weights that a first start publishes are written before there is anything to say of them."""
+        if began.weights is not None:
+            return Start(resume=began.weights.policy if began.is_back else None, latest=self._latest)
+        if began.checkpoint is not None:
+            return Start(resume=checkpoints.up_to(began.checkpoint.step), latest=self._latest)
+        first = self._save(model, Policy(0, 0))
+        return Start(weights=first.uri, digest=first.digest, latest=self._latest)
+
+    def _begin(
+        self, stream: SyncGroupStream, began: Beginning, model: torch.nn.Module, checkpoints: CheckpointFolder
+    ) -> None:
         """Take the weights that it goes on from. Raises Fenced where another trainer told a step meanwhile."""
         if stream.step is None:
             raise SettingsError(
                 "the policies of this namespace were imported, so there is no step to publish weights after",
                 "train from such a log with a loop of your own (docs/write-a-trainer.md), or in a new namespace",
             )
-        at = 0 if began.weights is None else began.weights.policy.version
-        if stream.step != at + 1:
-            raise Fenced(f"the log is at train step {stream.step}, and the weights are those after {at}")
-        if began.weights is not None:
-            if began.weights.uri is None:
-                raise SettingsError(f"policy {began.weights.policy} was published without weights")
-            put_weights(model, load_weights(began.weights.uri, began.weights.digest))
-            log.warning("going on after train step %d, with the weights of policy %s", at, began.weights.policy)
+        if stream.step != began.step + 1:
+            raise Fenced(f"the log is at train step {stream.step}, and the weights are those after {began.step}")
+        if checkpoints.load(stream):
+            log.warning("going on after train step %d, from its checkpoint", began.step)
+        elif (weights := began.weights) is not None:
+            if weights.uri is None:
+                raise SettingsError(
+                    f"policy {weights.policy} was published without weights", "nothing can go on from it"
+                )
+            put_weights(model, load_weights(weights.uri, weights.digest))
+            kept = self._load_optimizer(began.checkpoint, checkpoints)
+            log.warning("going on after train step %d, with its weights, and the optimiser %s", began.step, kept)
 
-    def _train(self, stream: SyncGroupStream, stepping: ModelStep) -> None:
+    def _load_optimizer(self, saved: SavedCheckpoint | None, checkpoints: CheckpointFolder) -> str:
+        """That of an older checkpoint, if there is one: which steps of gradients its means lack is told."""
+        if saved is None:
+            return "as it is at first"
+        try:
+            checkpoints.load_part("optimizer", self._settings.run_id, saved)
+        except CheckpointUnusable as error:
+            return f"as it is at first, since {error.message}"
+        return f"as it was after step {saved.step}"
+
+    def _train(self, stream: SyncGroupStream, stepping: ModelStep, checkpoints: CheckpointFolder) -> None:
         waited = time.monotonic()
         for batch in stream.batches(drain=self._drain):
-            row = self._told(stream, stepping, batch, waited)
+            row = self._told(stream, stepping, checkpoints, batch, waited)
             self._folder.add(row)
             self._on_row(row)
             if self._stopping or self.report.steps == self._steps:
                 return
             waited = time.monotonic()
 
-    def _told(self, stream: SyncGroupStream, stepping: ModelStep, batch: TrainingBatch, waited: float) -> Row:
+    def _told(
+        self,
+        stream: SyncGroupStream,
+        stepping: ModelStep,
+        checkpoints: CheckpointFolder,
+        batch: TrainingBatch,
+        waited: float,
+    ) -> Row:
         """Train one batch and tell it."""
         drawn, step = time.monotonic(), batch.step or 0
         packs = batch.packs(self._settings.training.max_tokens, estimator=Estimator(self._settings.loss.estimator))
@@ -141,7 +179,10 @@ class ModelTraining:
         is_last = self._stopping or self.report.steps + 1 == self._steps
         policy = Policy(stream.history.timeline, step)
         publish = (lambda: self._save(stepping.model, policy)) if batch.publishes or is_last else None
-        report = batch.trained(publish=publish, early=is_last)
+        is_due = is_last or step % self._settings.training.checkpoint_steps == 0
+        checkpoint = (lambda: checkpoints.save(stream, batch)) if is_due else None
+        with writing(self._folder.checkpoints):
+            report = batch.trained(publish=publish, checkpoint=checkpoint, early=is_last)
         told, current = time.monotonic(), stream.history.current
         self.report.add(report, current)
         times = {"wait_s": drawn - waited, "train_s": trained - drawn, "tell_s": told - trained, "time": time.time()}
