@@ -22,6 +22,7 @@ from rolloutlog.contract.record.sample import ABORT, Sample
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.producers.environments.task_environment import Reply, State, Task, TaskEnvironment
 from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.engine_answer import sampled_with
 from rolloutlog.producers.workers.environment import Dispatch, Paused
 
 UNFINISHED = "unfinished"
@@ -114,7 +115,6 @@ class TaskConversation(Generic[State]):
         return sample.stop
 
     def _node(self, sample: Sample) -> Node:
-        temperature = getattr(self._engine, "temperature", None)
         return Node(
             message={"role": "assistant", "content": sample.text},
             parent=len(self._nodes) - 1,
@@ -123,7 +123,7 @@ class TaskConversation(Generic[State]):
             mask=np.ones(len(sample.token_ids), np.uint8),
             logprobs=sample.logprobs,
             segments=list(sample.segments),
-            facts={} if temperature is None else {"temperature": temperature},
+            facts=sampled_with(self._engine),
         )
 
     @property

@@ -7,6 +7,7 @@ is restored. Leaves out: the reward (`own_score`).
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
 
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.record.node import Node
@@ -30,5 +31,12 @@ async def engine_answer(seed: Seed, engine: Engine) -> Trajectory:
         mask=[1] * len(sample.token_ids),
         logprobs=sample.logprobs,
         segments=sample.segments,
+        facts=sampled_with(engine),
     )
     return Trajectory.build([*nodes, answer], {"stop_condition": sample.stop})
+
+
+def sampled_with(engine: Engine) -> dict[str, Any]:
+    """What a node says of how its tokens were drawn: the temperature, where the engine says one."""
+    temperature = getattr(engine, "temperature", None)
+    return {} if temperature is None else {"temperature": temperature}
