@@ -1,8 +1,8 @@
 """*Judge*: a bounded transcript of a source, and the question whether it was right (decisions/replay#75 to #84).
 
 Guarantees: a rollout is right when its verdict agrees with the reward of the *immediate* source, above the threshold
-strictly; a reply without one plain verdict is wrong; braces in a transcript or a template are text like any other.
-Leaves out: the balance of right and wrong sources (`rolloutlog.buffer.sources.live`).
+strictly; a reply without one plain verdict is wrong; braces in a transcript or a template are text like any other. A
+policy that has no words for a verdict is asked for `answers`, and shown what was `said` alone. Leaves out: the balance of right and wrong sources (`rolloutlog.buffer.sources.live`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from rolloutlog.buffer.derivations.conversation import CHARACTERS_PER_TOKEN, Conversation, tokens_in
 from rolloutlog.buffer.derivations.protocol import AnchorPoint, DerivationSection
-from rolloutlog.buffer.derivations.transcript import transcript
+from rolloutlog.buffer.derivations.transcript import said_alone, transcript
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.trajectory import Trajectory
@@ -45,6 +45,10 @@ class Judge(DerivationSection):
     """What is asked; `{transcript}` stands for the source's conversation."""
     max_transcript_chars: int = Field(default=60_000, ge=1_000, le=MOST)
     """Characters of the transcript, at most."""
+    transcript: Literal["blocks", "said"] = "blocks"
+    """Blocks of role, text and tool calls; or what was said alone, on end."""
+    answers: tuple[str, str] | None = None
+    """Replies that say right and wrong, for a policy that has no words; unset: the last plain line with a verdict."""
 
     @field_validator("instruction")
     @classmethod
@@ -52,6 +56,13 @@ class Judge(DerivationSection):
         if PLACE not in text:
             raise ValueError(f"no {PLACE} in it: nobody could tell what is to be judged")
         return text
+
+    @field_validator("answers")
+    @classmethod
+    def _differ(cls, answers: tuple[str, str] | None) -> tuple[str, str] | None:
+        if answers is not None and (len(set(answers)) < len(answers) or not all(map(str.strip, answers))):
+            raise ValueError(f"{answers}: the replies that say right and wrong differ, and aren't empty")
+        return answers
 
     @property
     def needs_environment(self) -> bool:
@@ -74,7 +85,8 @@ class Judge(DerivationSection):
 
     def prompt(self, trajectory: Trajectory, anchor: AnchorPoint) -> list[Message]:
         """One user turn with the transcript of the conversation that ends at the anchor."""
-        shown = transcript(Conversation.of(trajectory).prompt(anchor.node), self.max_transcript_chars)
+        show = said_alone if self.transcript == "said" else transcript
+        shown = show(Conversation.of(trajectory).prompt(anchor.node), self.max_transcript_chars)
         return [{"role": "user", "content": self.instruction.replace(PLACE, shown)}]
 
     def was_right(self, reward: float) -> bool:
@@ -85,11 +97,17 @@ class Judge(DerivationSection):
         """1 if the verdict agrees with the source's reward, else 0; None where the source has no reward."""
         if seed.source is None or seed.source.reward is None:
             return None
-        return float(verdict_of(last_reply(record)) is self.was_right(seed.source.reward))
+        return float(self._verdict(record) is self.was_right(seed.source.reward))
 
     def metrics(self, seed: Seed, record: Mapping[str, Any]) -> dict[str, float]:
         """Whether the reply has one plain verdict (decisions/replay#83)."""
-        return {PARSEABLE: float(verdict_of(last_reply(record)) is not None)}
+        return {PARSEABLE: float(self._verdict(record) is not None)}
+
+    def _verdict(self, record: Mapping[str, Any]) -> bool | None:
+        reply = last_reply(record)
+        if self.answers is None:
+            return verdict_of(reply)
+        return dict(zip(self.answers, (True, False), strict=True)).get(reply.strip())
 
 
 def verdict_of(text: str) -> bool | None:

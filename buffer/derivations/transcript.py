@@ -35,6 +35,11 @@ def transcript(messages: Sequence[Message], limit: int) -> str:
     return BETWEEN.join([*head, *([_gap(elided)] if elided else []), *reversed(tail)])[:limit]
 
 
+def said_alone(messages: Sequence[Message], limit: int) -> str:
+    """The texts on end; of more than `limit` characters the last ones."""
+    return "".join(_text(message.get("content"), limit) for message in messages)[-limit:]
+
+
 def _gap(count: int) -> str:
     return f"[... {count} messages elided ...]"
 

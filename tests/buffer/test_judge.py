@@ -132,8 +132,29 @@ class TestScore:
     def test_without_a_reply_it_is_wrong(self, record: dict[str, Any]) -> None:
         assert Judge().score(self.seed(1.0), record) == 0.0
 
+    @pytest.mark.parametrize(
+        ("reward", "reply", "score"), [(1.0, "a", 1), (1.0, " a\n", 1), (1.0, "b", 0), (0.0, "b", 1), (0.0, "c", 0)]
+    )
+    def test_a_policy_without_words_says_right_and_wrong_by_replies_of_its_own(
+        self, reward: float, reply: str, score: float
+    ) -> None:
+        judge = Judge(answers=("a", "b"))
+        assert judge.score(self.seed(reward), self.record(reply)) == score
+        assert judge.metrics(self.seed(reward), self.record(reply)) == {"replay/judge_parseable": float(reply != "c")}
+
+    @pytest.mark.parametrize("answers", [("a", "a"), ("", "b"), (" ", "b")])
+    def test_replies_that_cant_be_told_apart_are_refused(self, answers: tuple[str, str]) -> None:
+        with pytest.raises(ValidationError, match="the replies that say right and wrong differ"):
+            Judge(answers=answers)
+
 
 class TestPrompt:
+    def test_what_was_said_alone_is_shown_to_a_policy_without_words(self) -> None:
+        asked = Judge(instruction="{transcript}!", transcript="said")
+        trajectory = Trajectory.build([say("user", "ab="), say("assistant", "ba", 0)], {})
+        (message,) = asked.prompt(trajectory, Judge.anchors(trajectory)[0])
+        assert message == {"role": "user", "content": "ab=ba!"}
+
     def test_braces_are_text_like_any_other(self) -> None:
         """decisions/replay#79: `str.format` broke on them."""
         asked = Judge(instruction='{"json": {}} {transcript} {0} {x}')

@@ -20,6 +20,7 @@ from rolloutlog.producers.environments.letters import share_right
 from rolloutlog.producers.environments.lookup import Lookup
 from rolloutlog.producers.environments.recall import Recall
 from rolloutlog.producers.environments.reversal import Reversal
+from rolloutlog.producers.workers.engine_answer import engine_answer
 from rolloutlog.producers.workers.environment import Dispatch, Paused
 from tests.producers.scripted import TOKENIZER, Script
 
@@ -188,6 +189,13 @@ def test_cancelled_it_hands_over_what_it_has() -> None:
     prefix = asyncio.run(run())
     assert said(prefix) == [("user", "b="), ("assistant", "b"), ("tool", "hgfe=")]
     assert play(Script("hgfe"), "lookup", TABLE, prefix=prefix).reward == 1.0
+
+
+def test_an_answer_of_the_engine_alone_says_its_temperature() -> None:
+    """Without it no loss can be made of it."""
+    seed = dispatch("reversal", WORD, messages=[{"role": "user", "content": "abcd=dcba!"}], budget=1).seed
+    made = asyncio.run(engine_answer(seed, Script("a")))
+    assert [node.get("temperature") for node in made.record["nodes"]] == [None, Script.temperature]
 
 
 def test_two_environments_of_one_name_are_refused() -> None:
