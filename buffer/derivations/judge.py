@@ -2,7 +2,8 @@
 
 Guarantees: a rollout is right when its verdict agrees with the reward of the *immediate* source, above the threshold
 strictly; a reply without one plain verdict is wrong; braces in a transcript or a template are text like any other. A
-policy that has no words for a verdict is asked for `answers`, and shown what was `said` alone. Leaves out: the balance of right and wrong sources (`rolloutlog.buffer.sources.live`).
+policy that has no words for a verdict is asked for `answers`, and shown what was `said` alone. Leaves out:
+the balance of right and wrong sources (`rolloutlog.buffer.sources.live`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Judge(DerivationSection):
     """Characters of the transcript, at most."""
     transcript: Literal["blocks", "said"] = "blocks"
     """Blocks of role, text and tool calls; or what was said alone, on end."""
-    answers: tuple[str, str] | None = None
+    answers: list[str] | None = None
     """Replies that say right and wrong, for a policy that has no words; unset: the last plain line with a verdict."""
 
     @field_validator("instruction")
@@ -59,9 +60,11 @@ class Judge(DerivationSection):
 
     @field_validator("answers")
     @classmethod
-    def _differ(cls, answers: tuple[str, str] | None) -> tuple[str, str] | None:
-        if answers is not None and (len(set(answers)) < len(answers) or not all(map(str.strip, answers))):
-            raise ValueError(f"{answers}: the replies that say right and wrong differ, and aren't empty")
+    def _differ(cls, answers: list[str] | None) -> list[str] | None:
+        if answers is not None and (
+            len(answers) != 2 or len({*answers, ""}) != 3 or answers != [*map(str.strip, answers)]
+        ):
+            raise ValueError(f"{answers}: the two replies that say right and wrong differ, without space around them")
         return answers
 
     @property
@@ -107,7 +110,7 @@ class Judge(DerivationSection):
         reply = last_reply(record)
         if self.answers is None:
             return verdict_of(reply)
-        return dict(zip(self.answers, (True, False), strict=True)).get(reply.strip())
+        return dict(zip(self.answers, (True, False), strict=False)).get(reply.strip())
 
 
 def verdict_of(text: str) -> bool | None:

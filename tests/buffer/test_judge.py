@@ -138,13 +138,13 @@ class TestScore:
     def test_a_policy_without_words_says_right_and_wrong_by_replies_of_its_own(
         self, reward: float, reply: str, score: float
     ) -> None:
-        judge = Judge(answers=("a", "b"))
+        judge = Judge(answers=["a", "b"])
         assert judge.score(self.seed(reward), self.record(reply)) == score
         assert judge.metrics(self.seed(reward), self.record(reply)) == {"replay/judge_parseable": float(reply != "c")}
 
-    @pytest.mark.parametrize("answers", [("a", "a"), ("", "b"), (" ", "b")])
-    def test_replies_that_cant_be_told_apart_are_refused(self, answers: tuple[str, str]) -> None:
-        with pytest.raises(ValidationError, match="the replies that say right and wrong differ"):
+    @pytest.mark.parametrize("answers", [["a", "a"], ["", "b"], ["a ", "b"], ["a"]])
+    def test_replies_that_cant_be_told_apart_are_refused(self, answers: list[str]) -> None:
+        with pytest.raises(ValidationError, match="the two replies that say"):
             Judge(answers=answers)
 
 
