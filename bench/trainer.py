@@ -43,7 +43,6 @@ from rolloutlog.trainer.batches import micro_batches, samples, tensors
 from rolloutlog.trainer.batches.tensors import PackedBatch
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
-from rolloutlog.trainer.groups import pending_group
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.stream import intake
 from rolloutlog.trainer.stream.group_stream import GroupStream
@@ -58,8 +57,7 @@ STAGES: tuple[Point, ...] = (
     (Tail, "poll", "fetch"),
     (intake, "announced", "headers"),
     (validation, "digest_of", "digest"),
-    (intake, "arrived", "decode, validate"),
-    (pending_group.MemberTokens, "of", "decode, validate"),
+    (intake, "arrivals", "decode, validate"),
     (DispatchPolicy, "decide", "judge"),
     (GroupStream, "trained", "assemble"),
     (samples, "samples_of", "pack"),

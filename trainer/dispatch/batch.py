@@ -111,7 +111,7 @@ class Batch:
 
 def decoded(payload: Payload) -> Rollout:
     """The rollout of a payload that was checked when it was folded."""
-    return Rollout(payload.slot, value.decode(*payload.body))
+    return payload.rollout or Rollout(payload.slot, value.decode(*payload.body))
 
 
 def drawn(pick: Pick) -> DrawnGroup:

@@ -26,10 +26,11 @@ from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 @dataclass(slots=True, frozen=True)
 class Payload:
-    """The body of a standing record, to be decoded when it is drawn."""
+    """The body of a standing record, to be decoded when it is drawn; `rollout` where it was decoded for that."""
 
     slot: Slot
     body: Body
+    rollout: Rollout | None = None
 
 
 @dataclass(slots=True)
@@ -185,12 +186,14 @@ class PendingGroup:
                 self._announce(fact)
             self.stirred = False  # nothing new was said
 
-    def confirm(self, rollout: Rollout, record: Record, payload: Payload | None) -> None:
-        """The value of an announced record is what its headers say."""
+    def confirm(
+        self, rollout: Rollout, record: Record, payload: Payload | None, tokens: MemberTokens | None = None
+    ) -> None:
+        """The value of an announced record is what its headers say; its `tokens`, where somebody has made them."""
         slot = rollout.slot
         self._drop(slot.member)
         self.group.member(slot.member).record = record
-        self._hold(rollout, payload)
+        self._hold(rollout, payload, tokens)
         self._look(slot.member)
 
     def disprove(self, slot: Slot, rejected: Rejected | None) -> None:
@@ -220,12 +223,12 @@ class PendingGroup:
             self._look(slot.member)
         return disposition
 
-    def _hold(self, rollout: Rollout, payload: Payload | None) -> None:
+    def _hold(self, rollout: Rollout, payload: Payload | None, tokens: MemberTokens | None = None) -> None:
         """Keep what a record sampled, unless it expired before it came; the payload of a completed one."""
         slot = rollout.slot
         self._name(slot)
         if rollout.status is not Status.FAILED and slot.attempt > self.group.member(slot.member).expired:
-            self.tokens[slot.member] = MemberTokens.of(slot.member, slot.attempt, rollout.trajectory)
+            self.tokens[slot.member] = tokens or MemberTokens.of(slot.member, slot.attempt, rollout.trajectory)
             if payload is not None and rollout.status is Status.COMPLETED:
                 self.keep(slot.member, payload)
 

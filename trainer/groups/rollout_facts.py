@@ -26,15 +26,17 @@ from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.pending_group import Payload, PendingGroup
+from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 
 @dataclass(slots=True, frozen=True)
 class Arrived:
-    """A sound record of an attempt."""
+    """A sound record of an attempt; `tokens` of it, where somebody has made them."""
 
     rollout: Rollout
     record: Record
     payload: Payload
+    tokens: MemberTokens | None = None
 
     @property
     def group(self) -> str:

@@ -66,7 +66,7 @@ class MemberTokens:
     truncated: bool = False
 
     def __post_init__(self) -> None:
-        covered = int(self.runs.lengths.sum())
+        covered = sum(self.runs.lengths.tolist())
         if covered != self.response_tokens:
             raise ValueError(f"segments cover {covered} of {self.response_tokens} response tokens")
         if self.loss_mask is not None and len(self.loss_mask) != self.response_tokens:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
@@ -26,9 +27,10 @@ from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.trainer.groups.announced import Announced, announced
+from rolloutlog.trainer.groups.arrivals import Arrival, arrivals, policies_of
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
-from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, arrived, doubts, fact_of, is_rollout
+from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, doubts, fact_of, is_rollout
 from rolloutlog.trainer.staleness.agents import claimed_policies
 
 log = logging.getLogger(__name__)
@@ -145,32 +147,37 @@ class Intake:
         rejected, and those that are gone from the log have failed."""
         unread = [(pending, fact) for pending in groups for fact in pending.unread.values()]
         events = await self._events(fact for _, fact in unread)
-        for pending, fact in unread:
-            slot, event = fact.slot, fact.event or events.get(fact.record.handle)
+        there = [(pending, fact, fact.event or events.get(fact.record.handle)) for pending, fact in unread]
+        records = [(fact.slot, event) for _, fact, event in there if event is not None]
+        found = iter(await self._judged(records, arrivals(records)))
+        for pending, fact, event in there:
             if event is None:
                 log.warning("%s is gone from the log", fact.record.handle)
-                pending.spoil(slot.member, slot.attempt)
+                pending.spoil(fact.slot.member, fact.slot.attempt)
             else:
-                self._found(pending, fact, await self._read(event, fact))
+                self._found(pending, fact, next(found))
             self.changed.add((pending.partition, pending.id))
 
     async def _events(self, facts: Iterable[Announced]) -> dict[Handle, Event]:
         handles = [fact.record.handle for fact in facts if fact.event is None]
         return await self.payloads.read_those_there(handles) if handles and self.payloads else {}
 
-    async def _read(self, event: Event, fact: Announced) -> Fact | None:
-        try:
-            return await self._known(event, arrived(event))
-        except Rejected as rejected:
-            return Bad(fact.slot, rejected)
+    async def _judged(self, records: list[tuple[Slot, Event]], found: list[Arrival]) -> list[Fact | None]:
+        """The same, unless a policy was never published, or a dead letter names a record."""
+        if not self.rejected_before and await self.policies.unknown(policies_of(found)) is None:
+            return [*found]
+        return [
+            await self._known(event, one) if isinstance(one, Arrived) else one
+            for (_, event), one in zip(records, found, strict=True)
+        ]
 
     def _found(self, pending: PendingGroup, fact: Announced, found: Fact | None) -> None:
         """Its value was read; unless the group has changed under the hands of whoever read it."""
         if pending.unread.get(fact.slot.member) is not fact:
             return
         match found:
-            case Arrived(rollout, record, payload):
-                pending.confirm(rollout, record, payload)
+            case Arrived(rollout, record, payload, tokens):
+                pending.confirm(rollout, record, payload, tokens)
             case Bad(slot, rejected):
                 self.rejections[str(rejected.reason)] += 1
                 pending.disprove(slot, rejected)

@@ -1,0 +1,76 @@
+"""What the rule needs, of many members at once and of each (design/trainer#columns)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rolloutlog.contract.record.node import Node
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.trainer.groups.arrivals import arrivals, policies_of
+from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad
+from rolloutlog.trainer.staleness.agents import claimed_policies
+from rolloutlog.trainer.staleness.tokens_together import tokens_together
+from rolloutlog.trainer.staleness.verdicts import MemberTokens
+from tests.cases.raw import Raw
+from tests.cases.strategies import trajectories
+from tests.trainer.batches_by_hand import nodes
+from tests.trainer.desk import rollout
+
+AGENTS: list[dict[str, Any]] = [{"name": "a"}, {"name": "b", "trainable": False, "reward": 0.5}]
+TABLES: list[dict[str, Any]] = [{}, {"agents": AGENTS}, {"is_truncated": True}]
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> Trajectory:
+    """Of any shape, some with agents of which one doesn't train."""
+    made: list[Node] = draw(nodes())
+    table = draw(st.sampled_from(TABLES))
+    for node in made:
+        node.agent = draw(st.integers(0, 1)) if "agents" in table else 0
+    return Trajectory.build(made, {"reward": 1.0, **table})
+
+
+def said(tokens: MemberTokens) -> dict[str, Any]:
+    """All that it holds, comparable."""
+    values = {field.name: getattr(tokens, field.name) for field in fields(tokens)}
+    runs = values.pop("runs")
+    return values | {"loss_mask": as_list(values["loss_mask"]), "judged": as_list(values["judged"])} | {
+        name: getattr(runs, name).tolist() for name in ("timelines", "versions", "lengths")
+    }  # fmt: skip
+
+
+def as_list(array: np.ndarray[Any, Any] | None) -> list[Any] | None:
+    return None if array is None else array.tolist()
+
+
+@given(st.lists(trajectories() | forests(), max_size=5))
+def test_tokens_of_members_together_are_those_of_each(made: list[Trajectory]) -> None:
+    slots = [Slot(group="g", group_size=8, member=member) for member in range(len(made))]
+    together = tokens_together([Rollout(slot, one) for slot, one in zip(slots, made, strict=True)])
+    assert [said(tokens) for tokens in together] == [
+        said(MemberTokens.of(slot.member, 1, one)) for slot, one in zip(slots, made, strict=True)
+    ]
+
+
+@given(st.lists(trajectories() | forests(), max_size=5))
+def test_the_policies_of_records_together_are_those_of_each(made: list[Trajectory]) -> None:
+    slots = [Slot(group="g", group_size=8, member=member) for member in range(len(made))]
+    raws = [Raw.of(Rollout(slot, one)) for slot, one in zip(slots, made, strict=True)]
+    found = arrivals((slot, raw.event(1)) for slot, raw in zip(slots, raws, strict=True))
+    assert policies_of(found) == set().union(*(claimed_policies(one) for one in made))
+    assert all(isinstance(one, Arrived) and one.payload.rollout is one.rollout for one in found)
+
+
+def test_a_record_that_is_bad_is_found_among_the_others() -> None:
+    good, other = rollout(0), rollout(1, [3, 4])
+    raws = [Raw.of(one) for one in (good, other)]
+    raws.insert(1, raws[1].holding((raws[1].value or b"")[:-1]))
+    found = arrivals((one.slot, raw.event(1)) for one, raw in zip((good, other, other), raws, strict=True))
+    assert [type(one) for one in found] == [Arrived, Bad, Arrived]
