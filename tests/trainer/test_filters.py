@@ -71,6 +71,23 @@ def test_the_drop_says_name_and_reason() -> None:
     assert [pick.pending.id for pick in sampler.pick(2, 5)] == ["short"]
 
 
+def test_it_is_asked_again_only_about_what_may_have_changed() -> None:
+    """A group that was judged by its values isn't judged twice for one step (design/trainer#draw)."""
+    desk, long = Desk(), Long(9)
+    sampler = Sampler({0: desk.assembly}, DispatchPolicy(TrainerSettings(), live(), (long,)), OldestFirst())
+    made = [rollout(0, size=3, group_train=2), rollout(1, size=3, group_train=2)]
+    desk.say(*made)
+    sampler.settle(0, "g", 5)
+    assert sampler.pick(1, 5)[0].verdict is sampler.pick(1, 5)[0].verdict
+    assert len(long.asked) == 1
+    desk.annotate(made[0], {"judge": "good"})
+    sampler.settle(0, "g", 5)
+    assert len(sampler.pick(1, 5)) == 1
+    assert len(long.asked) == 2
+    assert len(sampler.pick(1, 6)) == 1
+    assert [group.step for group in long.asked] == [5, 5, 6]
+
+
 def test_it_is_told_what_would_be_trained() -> None:
     """The kept members alone, with late facts and the rewards that count."""
     desk, long = Desk(), Long(9)

@@ -89,7 +89,9 @@ def test_of_many_groups_only_what_is_drawn_is_judged_again(monkeypatch: pytest.M
         return decide(self, pending, step)
 
     monkeypatch.setattr(Sampler, "_decide", counted)
-    picks = sampler.pick(8, 5)
+    assert len(sampler.pick(8, 5)) == 8
+    assert judged == []  # they were, for that step
+    picks = sampler.pick(8, 6)
     assert judged == ids(picks)
     assert len(picks) == 8
 

@@ -9,8 +9,9 @@ reached at which the verdict on it may change, and when it is drawn. Leaves out:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
@@ -39,16 +40,26 @@ class Pick:
     final: GroupFinal
 
 
+class _Judged(NamedTuple):
+    """A decision to train, and what else it was made by: the step that was asked for, and the timelines."""
+
+    decision: Ready
+    step: int | None
+    timelines: tuple[int | None, int]
+
+
 @dataclass(slots=True, frozen=True)
 class _Settled:
     """A group that is ready, or held until a step. Its rank depends on what it sampled, not on the step. `due` is the
-    step at which it is judged again though nothing came; None: not before it is drawn."""
+    step at which it is judged again though nothing came; None: not before it is drawn. `judged` is what was decided by
+    its values, as long as nothing came since."""
 
     pending: PendingGroup
     key: Key
     held: bool
     due: int | None
     members: int
+    judged: _Judged | None = None
 
 
 @dataclass(slots=True)
@@ -114,6 +125,8 @@ class Sampler:
         most = self.dispatch.quorum(pending, self._now(pending)).keep
         if settled is None or pending.stirred or settled.members < most:
             self._judge(pending, step)
+        else:
+            self._settled[group] = replace(settled, judged=None)
 
     def settle_overdue(self, step: int | None) -> None:
         """Judge the groups whose deadline the partition's time has passed."""
@@ -156,7 +169,7 @@ class Sampler:
                 continue
             if pending.unread:
                 break
-            decision = self._decide(pending, step)
+            decision = self._judged(self._settled[group], step) or self._decide(pending, step)
             if isinstance(decision, Ready):
                 picks.append(Pick(pending, decision.verdict, self._final(pending, decision)))
                 round_.picked(pending)
@@ -268,6 +281,17 @@ class Sampler:
         else:
             self._place(pending, verdict, held=False, due=self.dispatch.rule_of(pending.env).next_change(verdict))
 
+    def _judged(self, settled: _Settled, step: int | None) -> Ready | None:
+        """What was decided already for that very step; a clock that went on since can't make a ready group wait."""
+        known = settled.judged
+        same = known is not None and (known.step, known.timelines) == (step, self._timelines)
+        return known.decision if known is not None and same else None
+
+    @property
+    def _timelines(self) -> tuple[int | None, int]:
+        history = self.dispatch.history
+        return history.current_timeline, len(history.forks)
+
     def _decide(self, pending: PendingGroup, step: int | None) -> Decision:
         return self.dispatch.decide(pending, step, self.assemblies[pending.partition].time.now)
 
@@ -281,7 +305,8 @@ class Sampler:
                 rule = self.dispatch.rule_of(pending.env)
                 changes = [] if step is None else [rule.next_change(verdict), verdict.held_until]
                 due = min((change for change in changes if change is not None), default=None)
-                self._place(pending, verdict, held=isinstance(decision, Held), due=due)
+                judged = _Judged(decision, step, self._timelines) if isinstance(decision, Ready) else None
+                self._place(pending, verdict, held=isinstance(decision, Held), due=due, judged=judged)
             case Reroll(withheld=True):
                 self._withheld[pending.id] = pending
             case Reroll(verdict, members):
@@ -296,9 +321,17 @@ class Sampler:
                 self._note_deadline(pending)
                 self._look_at_prefixes(pending, pending.aborted, step)
 
-    def _place(self, pending: PendingGroup, verdict: GroupVerdict, *, held: bool, due: int | None) -> None:
+    def _place(
+        self,
+        pending: PendingGroup,
+        verdict: GroupVerdict,
+        *,
+        held: bool,
+        due: int | None,
+        judged: _Judged | None = None,
+    ) -> None:
         fresh = sum(member.verdict is not Verdict.BASELINE for member in verdict.members)
-        settled = _Settled(pending, self.order.key(pending, verdict), held, due, fresh)
+        settled = _Settled(pending, self.order.key(pending, verdict), held, due, fresh, judged)
         self._settled[pending.id] = settled
         if held:
             self._admission.aside(pending)
