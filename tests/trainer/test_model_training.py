@@ -71,6 +71,20 @@ async def test_it_learns_and_publishes_its_weights_and_keeps_its_numbers(log: Lo
     assert all(row["grad_norm"] > 0 and row["policy"] == [0, row["step"]] for row in rows)
 
 
+async def test_a_train_step_may_have_several_optimiser_steps(log: Log, tmp_path: Path) -> None:
+    """One of AdamW moves a weight by its rate at most."""
+    steps = {"epochs": 3, "mini_batches": 2, "folder": str(tmp_path / "run")}
+    settings = training_settings(log.settings, tmp_path / "run", training=steps)
+    training = asyncio.create_task(trained(settings, 1))
+    await log.write(*groups(2))
+    await training
+    known = await published(log)
+    assert known.history.published == {Policy(0, 0), Policy(0, 1)}
+    before, after = (load_weights(*_place(known.publications[Policy(0, v)])) for v in (0, 1))
+    moved = max(float((after[name] - before[name]).abs().max()) for name in before)
+    assert moved > 2 * settings.optimizer.lr
+
+
 async def test_a_start_moves_the_weights_that_were_published(log: Log, tmp_path: Path) -> None:
     settings = training_settings(log.settings, tmp_path / "run", optimizer={"type": "sgd", "lr": 0.5})
     training = asyncio.create_task(trained(settings, 2))

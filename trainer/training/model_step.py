@@ -1,15 +1,16 @@
 """One optimiser step of a model on the packs of a batch (design/live-loop#training).
 
 Guarantees: the gradient is that of the whole step, whatever packs it lies in; a loss or a gradient that is no number
-raises before a weight moves. Leaves out: telling the log (`model_training`).
+raises before a weight moves by it. Leaves out: telling the log (`model_training`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, fields
+from statistics import fmean
+from typing import Self, cast
 
 import torch
 
@@ -38,6 +39,11 @@ class StepNumbers:
     lr: float
     kl: float
     clipped: float
+
+    @classmethod
+    def mean(cls, steps: Sequence[StepNumbers]) -> Self:
+        """Those of several; zeros of none, where nothing trained."""
+        return cls(*(fmean([getattr(one, each.name) for one in steps] or [0.0]) for each in fields(cls)))
 
 
 class ModelStep:

@@ -1,4 +1,4 @@
-"""The training loop of `train run`: whole groups off the log, one optimiser step each, weights back onto it
+"""The training loop of `train run`: whole groups off the log, trained once, weights back onto it
 (design/live-loop#training).
 
     report = await run_training(settings, steps=200, on_row=print, stop=stop)
@@ -33,7 +33,7 @@ from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.training.beginning import Beginning, Resume, read_beginning
 from rolloutlog.trainer.training.model_choice import chosen_model, chosen_optimizer
-from rolloutlog.trainer.training.model_step import ModelStep
+from rolloutlog.trainer.training.model_step import ModelStep, StepNumbers
 from rolloutlog.trainer.training.run_folder import RunFolder, writing
 from rolloutlog.trainer.training.training_row import Row, row_of
 
@@ -173,8 +173,7 @@ class ModelTraining:
     ) -> Row:
         """Train one batch and tell it."""
         drawn, step = time.monotonic(), batch.step or 0
-        packs = batch.packs(self._settings.training.max_tokens, estimator=Estimator(self._settings.loss.estimator))
-        numbers = stepping(step, packs, batch.denominators)
+        numbers = self._stepped(stepping, batch, step)
         trained = time.monotonic()
         is_last = self._stopping or self.report.steps + 1 == self._steps
         policy = Policy(stream.history.timeline, step)
@@ -187,6 +186,14 @@ class ModelTraining:
         self.report.add(report, current)
         times = {"wait_s": drawn - waited, "train_s": trained - drawn, "tell_s": told - trained, "time": time.time()}
         return row_of(batch, report, numbers, current, times)
+
+    def _stepped(self, stepping: ModelStep, batch: TrainingBatch, step: int) -> StepNumbers:
+        """The optimiser steps of a batch, and their numbers on average."""
+        how, estimator = self._settings.training, Estimator(self._settings.loss.estimator)
+        dealt = batch.mini_batches(
+            how.max_tokens, count=how.mini_batches, epochs=how.epochs, seed=how.seed, estimator=estimator
+        )
+        return StepNumbers.mean([stepping(step, mini.packs, mini.denominators) for mini in dealt])
 
     def _save(self, model: torch.nn.Module, policy: Policy) -> SavedWeights:
         return save_weights(model, self._folder.weights(self._settings), policy)

@@ -129,6 +129,10 @@ class TrainingSettings(Section):
     """Folder or URL for published weights, which workers read; unset: `weights` in that folder."""
     max_tokens: int = Field(default=32_768, ge=1, le=MOST)
     """Tokens of a pack: what goes through the model at once."""
+    mini_batches: int = Field(default=1, ge=1, le=MOST)
+    """Optimiser steps that the groups of a train step are dealt to."""
+    epochs: int = Field(default=1, ge=1, le=1000)
+    """How often a train step goes over its groups."""
     max_grad_norm: float | None = Field(default=1.0, gt=0, le=1e9)
     """Gradients of a larger norm are made as long as this; unset: they aren't."""
     checkpoint_steps: int = Field(default=20, ge=1, le=MOST)
@@ -140,4 +144,4 @@ class TrainingSettings(Section):
     device: str = "cpu"
     """Where the model is trained, as torch names it."""
     seed: int = Field(default=0, ge=0, le=MOST)
-    """Of the first weights."""
+    """Of the first weights, and of how groups are dealt to mini-batches."""
