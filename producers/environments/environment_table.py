@@ -32,6 +32,10 @@ class EnvironmentTable:
                 raise SettingsError(f"two environments have the name {environment.name!r}", "give it to one of them")
             self._environments[environment.name] = environment
 
+    def has(self, name: str) -> bool:
+        """Whether one has that name."""
+        return name in self._environments
+
     def of(self, name: str) -> TaskEnvironment[Any]:
         """The environment of that name. Raises SettingsError."""
         if name not in self._environments:

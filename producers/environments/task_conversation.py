@@ -3,8 +3,8 @@
 Guarantees: the graph says who said what: what the engine sampled is a sampled node with its log-probs and segments, all
 else is context; the engine gets the very token ids that were sampled before, never re-rendered text. A resumed attempt
 carries its prefix whole; one whose budget is spent, or whose prefix had ended, is completed without the engine. Stopped
-in the middle, it hands over what it has. Leaves out: which environment a seed is for (`environment_table`), and the
-log.
+in the middle, or left alone by the engine, it hands over what it has. Leaves out: which environment a seed is for
+(`environment_table`), and the log.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Generic
 
 import numpy as np
 
+from rolloutlog.contract.errors import EngineUnavailable
 from rolloutlog.contract.record.declared_edges import COMPACTION
 from rolloutlog.contract.record.graph import NO_PARENT, path_to
 from rolloutlog.contract.record.node import Message, Node
@@ -45,8 +46,8 @@ class TaskConversation(Generic[State]):
         """Until the environment is satisfied, or the budget is spent. Raises Paused with what there is, and Refused."""
         try:
             return await self._run()
-        except asyncio.CancelledError:
-            raise Paused(self._trajectory(None)) from None
+        except (asyncio.CancelledError, EngineUnavailable) as error:
+            raise Paused(self._trajectory(None)) from error
 
     async def _run(self) -> Trajectory:
         if not self._nodes:

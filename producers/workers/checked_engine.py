@@ -2,7 +2,9 @@
 at (design/live-loop#updates).
 
 Guarantees: an answer begins with the policy that was current when it was asked for, where the engine takes weights; one
-that takes too long is cancelled and costs an EngineUnavailable. Leaves out: loading weights (`weight_updates`).
+that takes too long is cancelled and costs an EngineUnavailable, and one that can't be is an InvalidRecord, before an
+environment works with it. Leaves out: loading weights (`weight_updates`), and whether a policy was published, which is
+asked once for the whole record (`member_runner`).
 """
 
 from __future__ import annotations
@@ -11,9 +13,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from rolloutlog.contract.errors import EngineUnavailable
+import numpy as np
+
+from rolloutlog.contract.errors import EngineUnavailable, InvalidRecord
 from rolloutlog.contract.record.sample import Sample
+from rolloutlog.contract.record.segments import bad_segments
 from rolloutlog.contract.service_settings.worker_settings import WorkerSettings
+from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.refusal import refusing, type_name
 from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.weight_updates import WeightUpdates
 
@@ -38,8 +45,28 @@ class CheckedEngine:
         limit = asyncio.timeout(self._settings.sample_s)
         try:
             async with limit:
-                return await self._engine.sample(prompt_ids, max_tokens=max_tokens)
+                sample = await self._engine.sample(prompt_ids, max_tokens=max_tokens)
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise EngineUnavailable(f"the engine didn't answer within {self._settings.sample_s:g} s") from error
+        check_sample(sample, getattr(self._engine, "vocabulary", None))
+        return sample
+
+
+def check_sample(sample: Sample, vocabulary: object) -> None:
+    """Ids and log-probs, of an engine that says how many ids it has where that is a number. Raises InvalidRecord."""
+    if not isinstance(sample, Sample):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidRecord(RejectReason.SHAPE, f"the engine answered with {type_name(sample)}, not a Sample")
+    with refusing():
+        ids, logprobs = np.asarray(sample.token_ids), np.asarray(sample.logprobs)
+        if ids.shape != logprobs.shape or ids.ndim != 1:
+            said = f"the engine sampled {ids.size} tokens with {logprobs.size} log-probs"
+            raise InvalidRecord(RejectReason.LENGTHS, said)
+        if len(ids) and not np.isfinite(logprobs).all():
+            raise InvalidRecord(RejectReason.LOGPROBS, "the engine says a log-prob that is no finite number")
+        if len(ids) and (ids.min() < 0 or (isinstance(vocabulary, int) and ids.max() >= vocabulary)):
+            strange = ids.min() if ids.min() < 0 else ids.max()
+            raise InvalidRecord(RejectReason.TOKEN_IDS, f"the engine sampled token {strange}, which it doesn't have")
+        if sample.segments and (said := bad_segments([list(run) for run in sample.segments], len(ids))) is not None:
+            raise InvalidRecord(RejectReason.SEGMENTS, f"the engine's answer: {said}")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.events.seeds import Ask, Seed
@@ -50,6 +50,15 @@ class Environment(Protocol):
 
     async def rollout(self, dispatch: Dispatch, engine: Engine | None) -> Trajectory:
         """One attempt of one member."""
+        ...
+
+
+@runtime_checkable
+class Choosing(Protocol):
+    """An environment that makes rollouts of some seeds only; one without this makes those of any."""
+
+    def has(self, name: str) -> bool:
+        """Whether it makes those of seeds whose `env` is this."""
         ...
 
 

@@ -16,11 +16,12 @@ import socket
 from collections import Counter
 from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from functools import partial
 
 from asyncio_pool import AioPool
 
 from rolloutlog.contract.errors import BlobUnavailable
-from rolloutlog.contract.events.seeds import Ask
+from rolloutlog.contract.events.seeds import Ask, Seed
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
@@ -32,7 +33,7 @@ from rolloutlog.producers.policy_follower import PolicyFollower
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.workers.checked_engine import CheckedEngine
 from rolloutlog.producers.workers.engine import Engine, Updatable
-from rolloutlog.producers.workers.environment import Environment
+from rolloutlog.producers.workers.environment import Choosing, Environment
 from rolloutlog.producers.workers.member_runner import MemberRunner
 from rolloutlog.producers.workers.own_score import RunDerivations
 from rolloutlog.producers.workers.seed_leases import SeedLease, SeedLeases
@@ -83,7 +84,10 @@ async def run_worker(
             if not await has_weights(updates, ending):
                 return Counter()
         payloads = await stack.enter_async_context(PayloadReader(connection))
-        leases = await stack.enter_async_context(SeedLeases(producer, name, session_timeout_ms=session_timeout_ms))
+        lacks = partial(lack_of, environment, engine, derivations)
+        leases = await stack.enter_async_context(
+            SeedLeases(producer, name, session_timeout_ms=session_timeout_ms, lacks=lacks)
+        )
         seeds = await stack.enter_async_context(PayloadReader(connection, Topic.SEEDS))
         prefixes, origins = Prefixes(producer.run, payloads), Origins(producer.run, seeds)
         asked = None if engine is None else CheckedEngine(engine, updates, settings.worker)
@@ -176,6 +180,15 @@ class Worker:
             await asyncio.sleep(TICK_S)
             waited += TICK_S
         self._runner.pause()
+
+
+def lack_of(environment: Environment, engine: Engine | None, derivations: RunDerivations, seed: Seed) -> str | None:
+    """Why the members of a seed can't be made by these, if they can't."""
+    derivation = derivations.of(seed)
+    by_engine_alone = derivation is not None and not derivation.needs_environment and engine is not None
+    if not by_engine_alone and isinstance(environment, Choosing) and not environment.has(seed.env):
+        return f"this worker has no environment {seed.env!r}"
+    return None
 
 
 async def has_weights(updates: WeightUpdates, stop: asyncio.Event) -> bool:

@@ -5,14 +5,15 @@ Guarantees: `seed.taken` is on the log, and the seed's offset committed, before 
 commit fails the seed is forgotten, and the lease on the log lets the buffer ask again; so a rebalance repeats
 nothing, however long a rollout lasts. Every lease is renewed each third of its time until it is released, and its
 `cancelled` is set when the seed is cancelled. A seed that can't be read is passed over; where its group can be read,
-the members are cancelled. Leaves out: making the members (`rollout_worker`).
+the members are cancelled; one that can't be made here is left to its lease. Leaves out: making the members
+(`rollout_worker`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
@@ -61,8 +62,9 @@ class SeedLeases:
         *,
         lease_s: float | None = None,
         session_timeout_ms: int = SESSION_MS,
+        lacks: Callable[[Seed], str | None] = lambda _: None,
     ) -> None:
-        """`lease_s` is the run's own unless given."""
+        """`lease_s` is the run's own unless given; `lacks` says why a seed can't be made here, if it can't."""
         self._producer = producer
         self._worker = worker
         self._lease_s = lease_s or producer.run.lease_s
@@ -73,6 +75,8 @@ class SeedLeases:
         self._cancellations = Cancellations(connection, producer.run.partitions)
         self._renewing = Background("renewal of leases")
         self._leases = set[SeedLease]()
+        self._lacks = lacks
+        self._told = set[str]()
 
     async def __aenter__(self) -> Self:
         await self._cancellations.open()
@@ -120,10 +124,21 @@ class SeedLeases:
         if not await self._queue.commit(offered):
             logger.info("seeds/%s went to another worker", offered.event.handle)
             return None
-        if lease is not None:
-            self._leases.add(lease)
-            self._cancellations.watch(lease)
+        if lease is None or self._is_left(lease.seed):
+            return None
+        self._leases.add(lease)
+        self._cancellations.watch(lease)
         return lease
+
+    def _is_left(self, seed: Seed) -> bool:
+        """A seed that can't be made here is left to its lease, which nobody renews: who has the partition when that has
+        run out may be able to, and is asked `max_attempts` times in all."""
+        if (lack := self._lacks(seed)) is None:
+            return False
+        level = logging.DEBUG if lack in self._told else logging.WARNING
+        self._told.add(lack)
+        logger.log(level, "seed %s is left to other workers, when its lease has run out: %s", seed.id, lack)
+        return True
 
     def release(self, lease: SeedLease) -> None:
         """The members have ended: renew no more."""

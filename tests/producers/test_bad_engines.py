@@ -1,0 +1,176 @@
+"""What an engine does wrong costs its member, and the worker goes on (design/live-loop#updates)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rolloutlog.contract.errors import EngineUnavailable, InvalidRecord
+from rolloutlog.contract.events.validation import read_rollout
+from rolloutlog.contract.record.sample import Sample
+from rolloutlog.contract.service_settings.worker_settings import WorkerSettings
+from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.vocabulary import EventType, Status
+from rolloutlog.producers.environments.environment_table import EnvironmentTable
+from rolloutlog.producers.environments.recall import Recall
+from rolloutlog.producers.environments.reversal import Reversal
+from rolloutlog.producers.policy_publisher import PolicyPublisher
+from rolloutlog.producers.workers.checked_engine import CheckedEngine, check_sample
+from rolloutlog.producers.workers.environment import Environment
+from rolloutlog.producers.workers.rollout_worker import Endings, run_worker
+from tests.producers.log import emit, everything, seed_of, until
+from tests.producers.scripted import TOKENIZER
+from tests.producers.sums import Sums
+from tests.producers.test_worker import SESSION_MS, data
+
+
+def sample(ids: Any = (1, 2), logprobs: Any = (-1.0, -2.0), segments: Any = ((0, 0, 0),), stop: str = "stop") -> Sample:
+    return Sample(np.array(ids), np.array(logprobs, np.float32), segments, "ab", stop)
+
+
+BAD: dict[str, tuple[Callable[[], Any], str]] = {
+    "nothing": (lambda: None, "answered with NoneType"),
+    "too few log-probs": (lambda: sample(logprobs=[-1.0]), "2 tokens with 1 log-probs"),
+    "NaN": (lambda: sample(logprobs=[-1.0, float("nan")]), "no finite number"),
+    "infinite": (lambda: sample(logprobs=[-float("inf"), -1.0]), "no finite number"),
+    "outside the vocabulary": (lambda: sample(ids=[1, 99]), "token 99, which it doesn't have"),
+    "negative": (lambda: sample(ids=[-1, 2]), "token -1, which it doesn't have"),
+    "segments beyond its end": (lambda: sample(segments=[(0, 0, 0), (0, 1, 5)]), "beyond the end"),
+    "segments with a gap": (lambda: sample(segments=[(0, 0, 1)]), "doesn't start at 0"),
+    "a policy of texts": (lambda: sample(segments=[("a", "b", 0)]), "TypeError"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_answer_that_cant_be_is_refused_before_an_environment_works_with_it(name: str) -> None:
+    made, says = BAD[name]
+    with pytest.raises(InvalidRecord, match=says):
+        check_sample(made(), 10)
+
+
+def test_an_answer_that_can_be_is_taken() -> None:
+    for good in (sample(), sample(segments=[]), sample([], [], [])):
+        check_sample(good, 10)
+    check_sample(sample(ids=[1, 99]), None)
+
+
+class Scripted:
+    """Answers as the prompt's first letter says."""
+
+    vocabulary = TOKENIZER.size
+    temperature = 0.5
+
+    async def render(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        return TOKENIZER.render(messages)
+
+    async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int | None = None) -> Sample:
+        act = TOKENIZER.decode(prompt_ids)[:1]
+        if act == "a":
+            await asyncio.sleep(3600)
+        if act == "b":
+            return BAD["NaN"][0]()
+        return sample(segments=[(0, 9, 0)] if act == "c" else [(0, 0, 0), (0, 1, 1)] if act == "d" else [(0, 0, 0)])
+
+
+def test_what_the_engine_has_besides_is_its_own() -> None:
+    checked = CheckedEngine(Scripted(), None, WorkerSettings())
+    assert checked.temperature == 0.5
+    assert not hasattr(checked, "nothing")
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_doesnt_answer_is_unavailable() -> None:
+    with pytest.raises(EngineUnavailable, match=r"within 0\.01 s"):
+        await CheckedEngine(Scripted(), None, WorkerSettings(sample_s=0.01)).sample(TOKENIZER.encode("a"))
+
+
+def worker_of(settings: Settings, **given: Any) -> Settings:
+    return settings.model_copy(update={"worker": WorkerSettings(**given)})
+
+
+async def work(settings: Settings, environment: Environment, engine: Any, ends: int) -> Endings:
+    """A worker until so many members have ended."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(
+        run_worker(settings, environment, engine, stop=stop, grace_s=1, session_timeout_ms=SESSION_MS)
+    )
+
+    async def ended() -> bool:
+        assert not running.done(), running.result()
+        return len(await data(settings)) >= ends
+
+    await until(ended)
+    stop.set()
+    return await running
+
+
+@pytest.mark.broker
+async def test_a_bad_answer_fails_its_member(settings: Settings) -> None:
+    """Also a policy that was never published, and an answer of two policies where they mustn't mix."""
+    table = EnvironmentTable([Reversal(2)])
+    async with PolicyPublisher(settings) as policies:
+        await policies.publish(1)
+        tasks = {"b": "ba", "c": "ca", "d": "da", "e": "ea"}
+        await emit(settings, *(seed_of(name, 1, env="reversal", task={"word": word}) for name, word in tasks.items()))
+        endings = await work(worker_of(settings, mix_policies=False), table, Scripted(), 4)
+    assert endings == {"failed": 3, "completed": 1}
+    made = {str(event.headers.group): read_rollout(event) for event in await data(settings)}
+    errors = {name: one.trajectory.record.get("errors", [{}])[0].get("message", "") for name, one in made.items()}
+    assert "no finite number" in errors["b"]
+    assert "policy 0:9 was never published" in errors["c"]
+    assert "several policies, which `worker.mix_policies` forbids" in errors["d"]
+    assert made["e"].status is Status.COMPLETED
+
+
+class Hanging(Scripted):
+    """Its first answer comes, its second never."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int | None = None) -> Sample:
+        self.calls += 1
+        if self.calls > 1:
+            await asyncio.sleep(3600)
+        return sample()
+
+
+@pytest.mark.broker
+async def test_what_an_engine_that_hangs_had_sampled_goes_on_elsewhere(settings: Settings) -> None:
+    await emit(settings, seed_of("g", 1, env="recall", task={"word": "ab"}))
+    endings = await work(worker_of(settings, sample_s=0.3), EnvironmentTable([Recall(2)]), Hanging(), 1)
+    assert endings == {"aborted": 1}
+    (event,) = await data(settings)
+    assert read_rollout(event).trajectory.sampled_nodes == [False, True, False], "the note, and what it begins"
+
+
+@pytest.mark.broker
+async def test_a_rollout_that_takes_too_long_has_failed_and_says_what_it_had(settings: Settings) -> None:
+    await emit(settings, *(seed_of(act, 1, task={"act": act}) for act in ("wait", "hang", "brief")))
+    endings = await work(worker_of(settings, rollout_s=0.6), Sums(), None, 3)
+    assert endings == {"failed": 2, "completed": 1}
+    made = {event.headers.group: read_rollout(event) for event in await data(settings)}
+    for act, tokens in (("wait", 4), ("hang", 0)):
+        (error,) = made[act].trajectory.record["errors"]
+        assert error == {"type": "TimeoutError", "message": "it took more than 0.6 s"}
+        assert len(made[act].trajectory.token_ids) == tokens
+
+
+@pytest.mark.broker
+async def test_a_seed_that_cant_be_made_here_is_left_to_its_lease(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An environment that this worker doesn't have: it takes the seed, so that the buffer asks again when the lease has
+    run out, whoever owns the partition then; nothing fails."""
+    known = seed_of("known", env="reversal", task={"word": "eb"})
+    await emit(settings, seed_of("unknown", env="chess"), seed_of("again", env="chess"), known)
+    endings = await work(settings, EnvironmentTable([Reversal(2)]), Scripted(), 2)
+    assert endings == {"completed": 2}
+    taken = {event.headers.group for event in await everything(settings, kind=EventType.SEED_TAKEN)}
+    assert taken >= {"unknown", "known"}
+    assert {event.headers.group for event in await data(settings)} == {"known"}
+    assert caplog.text.count("this worker has no environment 'chess'") == 1
