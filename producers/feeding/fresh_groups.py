@@ -62,7 +62,12 @@ class FreshGroups:
     @property
     def own(self) -> int:
         """Those of this feeder, and those that it has to ask again."""
-        return len(self.again) + sum(group.seed is not None for group in self._open.values())
+        return len(self.again) + self.own_open
+
+    @property
+    def own_open(self) -> int:
+        """Open ones of this feeder."""
+        return sum(group.seed is not None for group in self._open.values())
 
     @property
     def has_early(self) -> bool:

@@ -30,6 +30,7 @@ from rolloutlog.contract.events.policy_versions import PublishedPolicy, fold
 from rolloutlog.contract.events.run import cursor_moved
 from rolloutlog.contract.events.seeds import Fresh, Seed, seed_event
 from rolloutlog.contract.events.validation import read_headers
+from rolloutlog.contract.numbers import deal
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import OverProvision, Settings
@@ -77,8 +78,12 @@ class SeedFeeder:
         epochs: int | None = None,
         tries: int = TRIES,
         evals: EvalRounds | None = None,
+        share: float | None = None,
     ) -> None:
+        """`share`: the part of the fresh groups that it may have open; None: by the weight of its environment, where
+        environments have weights, else all, as long as no other feeder has them."""
         self._settings, self._source, self._epochs, self._evals = settings, source, epochs, evals
+        self._share = share
         self._groups = FreshGroups(source.env, tries)
         self._history = History()
         self._cursor = FeedCursor(source=source.identity)
@@ -209,15 +214,17 @@ class SeedFeeder:
         self._cursor = self._cursor.model_copy(update=changes)
 
     async def _room(self) -> int:
-        """Fresh groups that may still be opened: the run's bound, less the derived part and what is open."""
+        """Fresh groups that may still be opened: the run's bound, less the derived part and what is open, and no more
+        than is left of this feeder's own part."""
         trainer = await self._opened().bounds.now()
-        fresh = trainer.open_groups - trainer.derived_open(self._opened().partitions)
-        return max(0, max(fresh, trainer.batch_groups) - self._groups.count)
+        fresh = max(trainer.open_groups - trainer.derived_open(self._opened().partitions), trainer.batch_groups)
+        own = fresh_part(fresh, self._source.env, trainer.weights, self._share)
+        return max(0, min(fresh - self._groups.count, own - self._groups.own_open))
 
     def _lack(self) -> str:
         if self._is_exhausted:
             return f"the data has ended; {self._groups.own} of its groups haven't"
-        return f"{self._groups.count} fresh groups are open, as many as may be"
+        return f"{self._groups.count} fresh groups are open, {self._groups.own_open} of this feeder: as many as may be"
 
     # reading and writing
 
@@ -289,3 +296,13 @@ class SeedFeeder:
         if self._parts is None:
             raise NotOpen("this SeedFeeder isn't open", "use it inside `async with`")
         return self._parts
+
+
+def fresh_part(fresh: int, env: str, weights: Mapping[str, float], share: float | None) -> int:
+    """How many of `fresh` open groups a feeder may have; where it has a part at all, one at least."""
+    if share is not None:
+        return max(1, round(fresh * share))
+    if not weights:
+        return fresh
+    dealt = dict(zip(weights, deal(fresh, list(weights.values())), strict=True))
+    return dealt.get(env, 0)

@@ -43,6 +43,15 @@ def feed(
         int | None, typer.Option("--epochs", min=1, help="How often all tasks (default: for ever).")
     ] = None,
     tries: Annotated[int, typer.Option("--tries", min=1, help="How often a task whose group failed.")] = 3,
+    share: Annotated[
+        float | None,
+        typer.Option(
+            "--share",
+            min=0,
+            max=1,
+            help="Its part of the fresh groups that may be open (default: by its environment's weight, else all).",
+        ),
+    ] = None,
     eval_every: Annotated[
         int | None,
         typer.Option("--eval-every", min=1, help="Held-out tasks after the first policy and every so many after it."),
@@ -69,7 +78,7 @@ def feed(
     note(f"feeding tasks of {source.env} into {settings.namespace}; SIGTERM or Ctrl-C ends it")
 
     async def run(stop: asyncio.Event) -> int:
-        async with SeedFeeder(reachable, source, epochs=epochs, tries=tries, evals=evals) as feeder:
+        async with SeedFeeder(reachable, source, epochs=epochs, tries=tries, evals=evals, share=share) as feeder:
             stopping = asyncio.create_task(_stop(stop, feeder.stop))
             try:
                 return await feeder.run()

@@ -24,7 +24,7 @@ from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import connect, connection_of
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
-from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
+from rolloutlog.producers.feeding.seed_feeder import SeedFeeder, fresh_part
 from rolloutlog.producers.feeding.task_source import TaskSource, file_tasks
 from tests.producers.log import everything, until
 
@@ -92,6 +92,33 @@ async def test_no_more_groups_are_open_than_the_run_allows(settings: Settings) -
     )
 
 
+@pytest.mark.parametrize(
+    ("weights", "share", "part"),
+    [({}, None, 12), ({}, 0.5, 6), ({}, 0.01, 1), ({"sums": 1, "words": 2}, None, 4), ({"words": 1}, None, 0)],
+)
+def test_a_feeder_has_its_part_of_the_fresh_groups(weights: dict[str, float], share: float | None, part: int) -> None:
+    assert fresh_part(12, "sums", weights, share) == part
+
+
+@pytest.mark.anyio
+async def test_two_feeders_have_each_its_share(settings: Settings) -> None:
+    """Whoever comes first: else one environment would have all places."""
+    run = await begin(settings)
+    words = TaskSource("words", "words", lambda: ({"key": str(n)} for n in range(9)))
+    async with SeedFeeder(run, source(9), share=0.5) as first, SeedFeeder(run, words, share=0.5) as second:
+        feeding = [asyncio.create_task(first.run())]
+        there = await wait_for(run, 2)
+        await asyncio.sleep(0.5)
+        assert {seed.env for seed in there} == {"sums"}
+        feeding.append(asyncio.create_task(second.run()))
+        assert Counter(seed.env for seed in await wait_for(run, 4)) == {"sums": 2, "words": 2}
+        await end(run, there)
+        assert Counter(seed.env for seed in await wait_for(run, 6)) == {"sums": 4, "words": 2}
+        first.stop()
+        second.stop()
+        await asyncio.gather(*feeding)
+
+
 @pytest.mark.anyio
 async def test_every_epoch_asks_each_task_once_and_failed_ones_again(settings: Settings) -> None:
     """Shares of dispatch are equal; what failed is asked under the next ordinal (decisions/staleness#101)."""
@@ -157,7 +184,7 @@ async def test_a_source_without_tasks_is_refused(settings: Settings) -> None:
 FEED = """
 import asyncio, sys
 from rolloutlog.contract.settings import Settings
-from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
+from rolloutlog.producers.feeding.seed_feeder import SeedFeeder, fresh_part
 from rolloutlog.producers.feeding.task_source import TaskSource
 
 async def main():
