@@ -77,7 +77,8 @@ class Learner:
 def learn(settings: Settings, folder: Path, steps: int, points: KillPoints, *, measured: bool) -> dict[str, Any]:
     """Train up to that step; checkpoints at odd ones."""
     learner, trained = Learner(), Trained()
-    checkpoints = CheckpointFolder(folder / "checkpoints", model=learner.model, optimizer=learner.optimizer)
+    model, optimizer = learner.model, learner.optimizer
+    checkpoints = CheckpointFolder(folder / "checkpoints", keep=1, model=model, optimizer=optimizer)
 
     def weights(policy: Policy) -> tuple[str, str]:
         return save_weights(learner.model, folder / "weights", policy)
