@@ -1,15 +1,16 @@
-"""The two lives of a broker's process: detached, or owned by the process that started it.
+"""The two lives of a started process: detached, or owned by the process that started it.
 
 Guarantees: a detached process belongs to nobody and gets no signal of our terminal; an owned one dies within moments
 of its owner, however the owner dies, since the end of a pipe tells (not PR_SET_PDEATHSIG, which fires when the
 starting *thread* ends). Leaves out: a forked copy of the owner that outlives it holds the pipe open, and so the
-broker.
+process.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -19,15 +20,57 @@ from rolloutlog.broker.process.state import ProcessState
 # The shell leaves at once and prints the pid of what it started.
 DETACH = '"$@" </dev/null >server.out 2>&1 & echo $!'
 
-# A second shell waits for the end of the pipe (fd 3), then kills the first, which has become the broker; a line on
-# the pipe dismisses it. While it lives, it holds the process group that is named by the broker's pid, so that no
+# A second shell waits for the end of the pipe (fd 3), then kills the first, which has become the process; a line on
+# the pipe dismisses it. While it lives, it holds the process group that is named by the process's pid, so that no
 # stranger gets that pid.
 OWN = """
-exec 3<&0 </dev/null >server.out 2>&1
+exec 3<&0 </dev/null
 ( read -r _ && exit; kill -9 $$; [ -z "$REMOVE" ] || rm -rf -- "$REMOVE" ) <&3 &
 exec 3<&-
 exec "$@"
 """
+
+
+class OwnedProcess:
+    """A process that ends when we do, however we do, and gets no signal of our terminal. `remove`: a folder that is
+    removed with it when we are killed. Its output is appended to a file."""
+
+    def __init__(
+        self, command: Sequence[str], output: Path, *, folder: Path | None, environ: Mapping[str, str], remove: str = ""
+    ) -> None:
+        """Raises OSError."""
+        with output.open("ab") as file:
+            self._child = subprocess.Popen(
+                ["/bin/sh", "-c", OWN, "sh", *command],
+                cwd=folder,
+                env={**environ, "REMOVE": remove},
+                start_new_session=True,
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the process itself."""
+        return self._child.pid
+
+    def code(self) -> int | None:
+        """How it ended: an exit code, or less than 0 for a signal; None while it runs."""
+        return self._child.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        self._child.send_signal(number)
+
+    def release(self) -> None:
+        """Kill and reap it, and dismiss its watching shell."""
+        self._child.kill()
+        self._child.communicate(b"dismissed\n")
+
+    def close(self) -> None:
+        """End it as our own death would."""
+        self._child.communicate()
 
 
 class Lifetime(Protocol):
@@ -68,16 +111,11 @@ class Owned:
 
     def __init__(self, remove: Path | None = None) -> None:
         self._remove = str(remove or "")
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: dict[int, OwnedProcess] = {}
 
     def launch(self, command: Sequence[str], folder: Path) -> int:
-        child = subprocess.Popen(
-            ["/bin/sh", "-c", OWN, "sh", *command],
-            cwd=folder,
-            env=environment() | {"REMOVE": self._remove},
-            start_new_session=True,
-            stdin=subprocess.PIPE,
-        )
+        (output := folder / "server.out").write_bytes(b"")
+        child = OwnedProcess(command, output, folder=folder, environ=environment(), remove=self._remove)
         self._children[child.pid] = child
         return child.pid
 
@@ -87,11 +125,10 @@ class Owned:
     def release(self, process: ProcessState | None) -> None:
         """Reap the process, which has ended or must, and dismiss its watching shell."""
         if process and (child := self._children.pop(process.pid, None)):
-            child.kill()
-            child.communicate(b"dismissed\n")
+            child.release()
 
     def close(self) -> None:
         """End what still runs, as our own death would."""
         for child in self._children.values():
-            child.communicate()
+            child.close()
         self._children.clear()

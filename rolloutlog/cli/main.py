@@ -37,12 +37,15 @@ from rolloutlog.cli import (
     train,
     worker,
 )
+from rolloutlog.cli import (
+    run as live_loop,
+)
 from rolloutlog.cli.exit_code import CLOSED_PIPE, exit_code_of
 from rolloutlog.cli.screen.output import Logged, line
 from rolloutlog.cli.serving import leave
 from rolloutlog.cli.signal_codes import TERMINATED
 
-SERVICES = {"buffer", "feed", "train", "worker", "--follow", "-f"}
+SERVICES = {"buffer", "feed", "run", "train", "worker", "--follow", "-f"}
 """Words of commands that SIGTERM ends well, with 0."""
 
 app = typer.Typer(
@@ -65,6 +68,7 @@ app.command()(gc.gc)
 app.add_typer(worker.app, name="worker")
 app.add_typer(buffer.app, name="buffer")
 app.add_typer(train.app, name="train")
+app.command("run")(live_loop.run)
 app.command()(groups.groups)
 app.command()(status.status)
 app.command()(seeds.candidates)

@@ -36,8 +36,10 @@ THREADS = "service"
 SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
 
-def serve(service: Callable[[asyncio.Event], Coroutine[Any, Any, T]], show: Callable[[T], None]) -> None:
-    """Run `service(stop)` to its end and show what it returns.
+def serve(
+    service: Callable[[asyncio.Event], Coroutine[Any, Any, T]], show: Callable[[T], None], *, end_s: float | None = None
+) -> None:
+    """Run `service(stop)` to its end and show what it returns; `end_s` after a signal the process ends anyway.
 
     Raises what it raises, and KeyboardInterrupt after Ctrl-C.
     """
@@ -45,7 +47,7 @@ def serve(service: Callable[[asyncio.Event], Coroutine[Any, Any, T]], show: Call
     loop, threads = runner.get_loop(), ThreadPoolExecutor(thread_name_prefix=THREADS)
     loop.set_default_executor(threads)
     working = loop.create_task(service(stop))
-    with _listening(loop, working, stop) as came:
+    with _listening(loop, working, stop, END_S if end_s is None else end_s) as came:
         try:
             result = _to_its_end(loop, working)
         except asyncio.CancelledError:
@@ -81,7 +83,7 @@ def _to_its_end(loop: asyncio.AbstractEventLoop, working: asyncio.Task[T]) -> T:
 
 @contextmanager
 def _listening(
-    loop: asyncio.AbstractEventLoop, working: asyncio.Task[Any], stop: asyncio.Event
+    loop: asyncio.AbstractEventLoop, working: asyncio.Task[Any], stop: asyncio.Event, end_s: float
 ) -> Generator[list[signal.Signals]]:
     """Signals that came. Python runs the handler between two steps of any code, so a blocked loop hinders none."""
     came: list[signal.Signals] = []
@@ -91,7 +93,7 @@ def _listening(
         if caught is signal.SIGINT and caught in came:
             _end(INTERRUPTED)
         if not came:
-            _timer(END_S, lambda: _too_late(caught))
+            _timer(end_s, lambda: _too_late(caught, end_s))
         came.append(caught)
         loop.call_soon_threadsafe(working.cancel if caught is signal.SIGINT else stop.set)
 
@@ -127,10 +129,10 @@ async def _not_done(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
     return (await asyncio.wait(tasks, timeout=LEAVE_S))[1]
 
 
-def _too_late(caught: signal.Signals) -> None:
+def _too_late(caught: signal.Signals, end_s: float) -> None:
     code = SIGNALS[caught]
     _timer(LEAVE_S, lambda: os._exit(code))  # if even a line can't be written
-    log.error("the process didn't end within %.0f s of %s: it ends now, without what it held", END_S, caught.name)
+    log.error("the process didn't end within %.0f s of %s: it ends now, without what it held", end_s, caught.name)
     _end(code)
 
 

@@ -52,6 +52,9 @@ def run(
     ] = None,
     step: Step = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="End after so many steps.")] = None,
+    to_step: Annotated[
+        int | None, typer.Option("--to-step", min=1, help="With a model: end after that train step.")
+    ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="End at the end that the log has now.")] = False,
     latest: Annotated[
         bool, typer.Option("--latest", help="Begin at the end that the log has now; what is open there is dropped.")
@@ -64,8 +67,8 @@ def run(
     """Train a model on whole groups, stale tokens masked, and publish its weights, step by step."""
     metrics = Metrics()
     if no_model:
-        if model is not None or resume is not None:
-            raise SettingsError("--model and --resume are for training a model, which --no-model doesn't")
+        if model is not None or resume is not None or to_step is not None:
+            raise SettingsError("--model, --resume and --to-step are for training a model, which --no-model doesn't")
         how = {"step": step, "steps": steps, "drain": drain, "latest": latest}
         _dispatch(with_broker(settings), metrics, metrics_port, as_json, how)
         return
@@ -84,7 +87,9 @@ def run(
         print_json(row) if as_json else note(row_text(row))
 
     def training(stop: Any) -> Any:
-        run = run_training(reachable, steps=steps, drain=drain, latest=latest, resume=back, on_row=on_row, stop=stop)
+        run = run_training(
+            reachable, steps=steps, to_step=to_step, drain=drain, latest=latest, resume=back, on_row=on_row, stop=stop
+        )
         return exposed(metrics_port, metrics, run)
 
     serve(training, lambda done: _print_totals(asdict(done), as_json))

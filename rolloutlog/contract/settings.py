@@ -31,6 +31,7 @@ from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.handles import NAMESPACE
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
+from rolloutlog.contract.service_settings.loop_settings import LoopSettings
 from rolloutlog.contract.service_settings.training_settings import (
     AdamW,
     LossSettings,
@@ -240,6 +241,8 @@ class Settings(Section):
     """Where they move."""
     training: TrainingSettings = Field(default_factory=TrainingSettings)
     """How `train run` trains a model, and what it keeps."""
+    loop: LoopSettings = Field(default_factory=LoopSettings)
+    """What `rolloutlog run` starts."""
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     """Workers of this deployment."""
     blobs: str | None = None

@@ -15,6 +15,8 @@ from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.service_settings.training_settings import AdamW, OptimizerSettings, OwnModel, TransformerModel
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.wire.refusal import text_of, type_name
+from rolloutlog.policy.engine_options import LETTERS
+from rolloutlog.policy.tokenizer import CharTokenizer
 from rolloutlog.policy.transformer import CausalTransformer, ModelShape
 
 
@@ -33,14 +35,13 @@ def chosen_model(settings: Settings) -> torch.nn.Module:
     torch.random.manual_seed(settings.training.seed)  # pyright: ignore[reportUnknownMemberType]
     if isinstance(settings.model, OwnModel):
         return _own(settings.model)
-    return CausalTransformer(shape_of(settings.model))
+    return CausalTransformer(shape_of(settings.model, str(settings.worker.engine.get("letters", LETTERS))))
 
 
-def shape_of(chosen: TransformerModel) -> ModelShape:
-    """Its sizes. Raises SettingsError where nobody says how many ids there are."""
-    if chosen.vocabulary is None:
-        raise SettingsError("model.vocabulary isn't set", "it is the number of ids of the workers' tokenizer")
-    return ModelShape(**chosen.model_dump(exclude={"type"}))
+def shape_of(chosen: TransformerModel, letters: str) -> ModelShape:
+    """Its sizes; it has an id for each token of those letters, unless it says how many."""
+    sizes = chosen.model_dump(exclude={"type", "vocabulary"})
+    return ModelShape(vocabulary=chosen.vocabulary or CharTokenizer(letters).size, **sizes)
 
 
 def chosen_optimizer(chosen: OptimizerSettings, model: torch.nn.Module) -> torch.optim.Optimizer:

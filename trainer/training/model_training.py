@@ -65,12 +65,14 @@ class ModelTraining:
         settings: Settings,
         *,
         steps: int | None,
+        to_step: int | None,
         drain: bool,
         latest: bool,
         resume: Resume | None,
         on_row: Callable[[Row], None],
     ) -> None:
         self._settings, self._steps, self._drain, self._latest = settings, steps, drain, latest
+        self._to_step = to_step
         self._resume: Resume | None = resume
         self._on_row = on_row
         self._folder = RunFolder.of(settings)
@@ -98,8 +100,8 @@ class ModelTraining:
         with SyncGroupStream(settings, self._start(began, model, checkpoints)) as stream:
             self._stream = stream
             self._begin(stream, began, model, checkpoints)
-            if self._stopping:
-                stream.stop()
+            if self._stopping or (self._to_step is not None and began.step >= self._to_step):
+                return self.report
             self._train(stream, stepping, checkpoints)
         return self.report
 
@@ -159,7 +161,7 @@ class ModelTraining:
             row = self._told(stream, stepping, checkpoints, batch, waited)
             self._folder.add(row)
             self._on_row(row)
-            if self._stopping or self.report.steps == self._steps:
+            if self._stopping or self._is_last(row["step"]):
                 return
             waited = time.monotonic()
 
@@ -175,7 +177,7 @@ class ModelTraining:
         drawn, step = time.monotonic(), batch.step or 0
         numbers = self._stepped(stepping, batch, step)
         trained = time.monotonic()
-        is_last = self._stopping or self.report.steps + 1 == self._steps
+        is_last = self._stopping or self._is_last(step, told=1)
         policy = Policy(stream.history.timeline, step)
         publish = (lambda: self._save(stepping.model, policy)) if batch.publishes or is_last else None
         is_due = is_last or step % self._settings.training.checkpoint_steps == 0
@@ -195,6 +197,10 @@ class ModelTraining:
         )
         return StepNumbers.mean([stepping(step, mini.packs, mini.denominators) for mini in dealt])
 
+    def _is_last(self, step: int, told: int = 0) -> bool:
+        """Whether nothing is to be trained after that step; `told` steps more than the report has will be told then."""
+        return self.report.steps + told == self._steps or (self._to_step is not None and step >= self._to_step)
+
     def _save(self, model: torch.nn.Module, policy: Policy) -> SavedWeights:
         return save_weights(model, self._folder.weights(self._settings), policy)
 
@@ -203,18 +209,22 @@ async def run_training(
     settings: Settings,
     *,
     steps: int | None = None,
+    to_step: int | None = None,
     drain: bool = False,
     latest: bool = False,
     resume: Resume | None = None,
     on_row: Callable[[Row], None] = lambda _: None,
     stop: asyncio.Event | None = None,
 ) -> TrainingReport:
-    """Train at most `steps` steps, `drain` to the log's present end, `latest` from there on; `resume` goes back to a
-    policy or to the newest checkpoint. `on_row` is called after each step, in the thread that trains.
+    """Train at most `steps` steps, none after train step `to_step`, `drain` to the log's present end, `latest` from
+    there on; `resume` goes back to a policy or to the newest checkpoint. `on_row` is called after each step, in the
+    thread that trains.
 
     `stop`, or cancelling, ends it after the step that it is at. Raises what `ModelTraining.run` raises.
     """
-    training = ModelTraining(settings, steps=steps, drain=drain, latest=latest, resume=resume, on_row=on_row)
+    training = ModelTraining(
+        settings, steps=steps, to_step=to_step, drain=drain, latest=latest, resume=resume, on_row=on_row
+    )
     working = asyncio.ensure_future(asyncio.to_thread(training.run))
     stopping = asyncio.create_task((stop or asyncio.Event()).wait())
     try:

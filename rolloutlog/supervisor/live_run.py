@@ -1,0 +1,151 @@
+"""`rolloutlog run`: broker, topics and services of a live loop from one file of settings (design/live-loop#run).
+
+    report = await run_live(settings, ["--config", "rolloutlog.toml"], stop=stop)
+
+Guarantees: a run that was stopped, killed or cut off goes on where it was; the broker ends last, and only if it was
+started here. Leaves out: the services themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.broker.process.data_folder import default_data_dir
+from rolloutlog.contract.errors import BrokerFailed, PathUnusable
+from rolloutlog.contract.roles import Role
+from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.client.admin import create_topics
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.live_watermarks import read_live_watermarks
+from rolloutlog.kafka.run_record import declare
+from rolloutlog.settings_sources import address_of
+from rolloutlog.supervisor.child import ServiceFailed
+from rolloutlog.supervisor.services import services_of
+from rolloutlog.supervisor.supervision import Supervision
+
+log = logging.getLogger(__name__)
+LOOK_S = 1.0
+
+
+@dataclass(slots=True)
+class LiveReport:
+    """Why it ended (`steps`, `data` or `stopped`), after which train step, and what was started again how often."""
+
+    ended: str
+    step: int
+    restarts: dict[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(slots=True)
+class Watched:
+    """What an onlooker is told: the address of the broker, and the services."""
+
+    bootstrap_servers: str
+    supervision: Supervision
+    first_step: int
+    """The train step that was the last when it started."""
+
+
+async def run_live(
+    settings: Settings,
+    flags: Sequence[str],
+    logs: Path,
+    *,
+    steps: int | None = None,
+    data_dir: Path | None = None,
+    tell: Callable[[str], None] = log.warning,
+    watch: Callable[[Watched], None] = lambda _: None,
+    stop: asyncio.Event | None = None,
+) -> LiveReport:
+    """Run until `stop`, or `steps` more train steps (None: those of `loop.steps`), or the end of all data.
+
+    `flags` are given to each service, which reads the same settings by them; logs of each go to the folder `logs`.
+    Raises ServiceFailed, BrokerFailed, SettingsError, PathUnusable, and what creating topics raises.
+    """
+    _make(logs)
+    stop, steps = stop or asyncio.Event(), steps or settings.loop.steps
+    services_of(settings, flags, None)  # what can't work is refused before anything is started
+    async with AsyncExitStack() as stack:
+        address, broker = address_of(settings, data_dir), None
+        if address is None:
+            broker = await stack.enter_async_context(EmbeddedKafka(data_dir or default_data_dir(), fast_start=False))
+            address = broker.bootstrap_servers
+        reachable = settings.model_copy(update={"bootstrap_servers": address})
+        first = await _prepared(reachable)
+        services = services_of(
+            reachable, [*flags, "--bootstrap-servers", address], None if steps is None else first + steps
+        )
+        supervision = Supervision(services, logs, restarts=settings.loop.restarts, tell=tell)
+        watch(Watched(address, supervision, first))
+        ended = await _with_broker(supervision, broker, settings.loop.restarts, tell, stop)
+        return LiveReport(ended, await _last_step(reachable), supervision.started_again)
+
+
+async def _prepared(settings: Settings) -> int:
+    """Topics and declaration of the run, if they aren't there; the last train step."""
+    connection = await connect(settings, Role.OPERATOR)
+    await create_topics(connection, settings)
+    await declare(connection, settings)
+    return await _last_step(settings)
+
+
+async def _last_step(settings: Settings) -> int:
+    marks = await read_live_watermarks(await connect(settings, Role.OPERATOR))
+    return 0 if marks is None else marks.step
+
+
+async def _with_broker(
+    supervision: Supervision,
+    broker: EmbeddedKafka | None,
+    restarts: int,
+    tell: Callable[[str], None],
+    stop: asyncio.Event,
+) -> str:
+    """Watch services and our broker, if we have one. Services outlast its death, since their clients wait for it."""
+    if broker is None:
+        return await supervision.run(stop)
+    watching = asyncio.create_task(_watch_broker(broker, restarts, tell))
+    running = asyncio.create_task(supervision.run(stop))
+    try:
+        await asyncio.wait({watching, running}, return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()
+        return await running
+    finally:
+        watching.cancel()
+        running.cancel()
+        await asyncio.wait({watching, running})
+
+
+async def _watch_broker(broker: EmbeddedKafka, restarts: int, tell: Callable[[str], None]) -> None:
+    """Start it again when it dies. Raises ServiceFailed where it does too often, BrokerFailed where it can't be."""
+    deaths = 0
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if (why := await asyncio.to_thread(_why_dead, broker)) is not None:
+            deaths += 1
+            if deaths > restarts:
+                raise ServiceFailed(f"{why}, for the {deaths}. time", "`rolloutlog broker logs` shows what it wrote")
+            tell(f"{why}; it starts again")
+            await asyncio.to_thread(broker.start, 1)
+
+
+def _why_dead(broker: EmbeddedKafka) -> str | None:
+    try:
+        broker.check()
+    except BrokerFailed as error:
+        return error.message
+    return None
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PathUnusable(f"{folder} can't be made: {error.strerror}") from error
