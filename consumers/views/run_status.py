@@ -18,9 +18,11 @@ from rolloutlog.buffer.shard.tally import CANDIDATES, OPEN, RESOLVED, by_kind
 from rolloutlog.consumers.views.recent import read_recent
 from rolloutlog.contract.errors import NotAllowed
 from rolloutlog.contract.events.watermarks import Watermarks
+from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
+from rolloutlog.contract.trainer_settings import TrainerSettings
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.client.owners import owners
 from rolloutlog.kafka.live_watermarks import live_watermarks
@@ -28,6 +30,7 @@ from rolloutlog.kafka.loop.index_reader import read_index
 from rolloutlog.kafka.read.ends import Ends, Place, ends, first_since
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
 from rolloutlog.kafka.run_record import RunRecord, read_run
+from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 
 RECENT_S, RATE_S = 300, 60
 
@@ -52,7 +55,7 @@ async def status(settings: Settings) -> dict[str, Any]:
         "run": dict(run.declared) | {"batch_groups": trainer.batch_groups, "sync_period": trainer.sync_period},
         **_policies(policies, now),
         "groups": _groups(numbers, kinds["ended"]) if states else None,
-        "trainer": _trainer(live_watermarks(run, policies)),
+        "trainer": _trainer(live_watermarks(run, policies), trainer, policies.history),
         "recent": {"seconds": RECENT_S, **recent.as_json()},
         "rates": await _rates(connection, known, now),
         "owners": await _owners(connection),
@@ -91,9 +94,14 @@ def _policies(policies: PolicyFold, now: int) -> dict[str, Any]:
     }
 
 
-def _trainer(marks: Watermarks | None) -> dict[str, Any] | None:
-    """How groups stood for the trainer when it closed its last step; None where it closed none."""
-    return None if marks is None else {"timeline": marks.timeline, "step": marks.step, "groups": marks.groups}
+def _trainer(marks: Watermarks | None, settings: TrainerSettings, history: History) -> dict[str, Any] | None:
+    """How groups stood for the trainer when it closed its last step, and whether it `lacks_weights`: what the current
+    policy samples would be too old for the next one (design/trainer#doomed). None where it closed none."""
+    if marks is None:
+        return None
+    dispatch, step = DispatchPolicy(settings, history), marks.step + 1
+    lacks = all(dispatch.doomed(step, env) for env in (None, *settings.environments))
+    return {"timeline": marks.timeline, "step": marks.step, "groups": marks.groups, "lacks_weights": lacks}
 
 
 def _groups(numbers: Mapping[str, int], ended: Mapping[str, int]) -> dict[str, Any]:

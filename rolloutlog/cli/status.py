@@ -56,6 +56,8 @@ def _training(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "groups", _groups(found)
     if stands := _stands(found["trainer"]):
         yield "trainer", stands
+    if found["trainer"] and found["trainer"]["lacks_weights"]:
+        yield "weights", _lacks_weights(found)
     span = f"last {recent['seconds'] // MINUTE} min"
     yield "trained", f"{_trained(recent)}, {span}"
     yield "dropped", f"{counted(recent['dropped'])}, {span}"
@@ -88,6 +90,11 @@ def _stands(trainer: dict[str, Any] | None) -> str:
     stands = dict(trainer["groups"])
     again = stands.pop("asked_again", 0)
     return f"{counted(stands)}; {again} of them asked again for a member, after step {trainer['step']}"
+
+
+def _lacks_weights(found: dict[str, Any]) -> str:
+    since = f"since step {found['policy'][1]}" if found["policy"] else "ever"
+    return f"none {since}: what workers sample now is too old for step {found['trainer']['step'] + 1}"
 
 
 def _trained(recent: dict[str, Any]) -> str:

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.cli.status import print_status
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.consumers.views.run_status import status
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, MemberOutcome, expired_event, final_event
 from rolloutlog.contract.events.policy_versions import timeline_started
+from rolloutlog.contract.events.run import step_closed
+from rolloutlog.contract.events.watermarks import PartitionMarks, Watermarks
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason, Verdict
@@ -107,3 +110,24 @@ def test_groups_are_counted_by_shard_rows_and_members_of_the_group_own_partition
     assert found["groups"]["open"] >= 1
     assert [(owner["group"], owner["partitions"]) for owner in found["owners"]] == [("buffer", [0, 1])]
     assert found["owners"][0]["client"].startswith("rolloutlog-")
+
+
+@pytest.mark.parametrize(("version", "lacks"), [(2, False), (1, True)], ids=["newer", "older"])
+def test_that_no_weights_came_for_too_long_is_told_at_once(
+    log: Log, version: int, lacks: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After step 4 the default, one sync period of one step, lets version 3 and 2 sample for step 5, and no older one
+    (design/trainer#doomed)."""
+
+    async def body() -> dict[str, Any]:
+        run = log.settings.run_id
+        await log.write(timeline_started(0, None, 0, run=run, source="/test", now=now()))
+        await log.publish(Policy(0, version + 1))
+        marks = Watermarks(timeline=0, step=4, partitions=(PartitionMarks(low=0, seeds=0, events=0),) * 2)
+        await log.write(step_closed(marks, source="/test", now=now()))
+        return await status(log.settings)
+
+    found = asyncio.run(body())
+    assert found["trainer"]["lacks_weights"] is lacks
+    print_status(found)
+    assert ("none since step 2: what workers sample now is too old for step 5" in capsys.readouterr().out) is lacks
