@@ -39,7 +39,7 @@ endif
 
 lock: install  ## requirements/*.txt anew from pyproject.toml, at the newest versions that fit
 	echo uv | $(LOCK) -o requirements/uv.txt -
-	$(LOCK) -o requirements/dev.txt --group dev $(foreach e,broker s3 import parquet plot testing,--extra $(e)) pyproject.toml
+	$(LOCK) -o requirements/dev.txt --group dev $(foreach e,broker s3 import openai parquet plot testing,--extra $(e)) pyproject.toml
 	echo torch | $(LOCK) -o requirements/torch.txt -c requirements/dev.txt -
 	$(LOCK) -o requirements/services.txt -c requirements/dev.txt --extra import --extra s3 pyproject.toml
 	echo hatchling | $(LOCK) -o requirements/build.txt -c requirements/dev.txt -

@@ -15,8 +15,8 @@ from rolloutlog.contract.record.sample import Sample
 
 
 class Engine(Protocol):
-    """Samples tokens. Several calls run at once. One that has a number `temperature` says it of all that it samples;
-    of one that has a number `vocabulary` no token outside of it is taken.
+    """Samples tokens. Several calls run at once. One that has `temperature`, `top_p`, `top_k` or `logprob_kind` says it
+    of all that it samples; of one that has a number `vocabulary` no token outside of it is taken.
 
     One that is an async context manager is opened and closed by its worker.
     """

