@@ -126,9 +126,10 @@ class History:
 
     def is_live(self, timeline: int, step: int) -> bool:
         """True if an event of (timeline, step) lies on the current ancestor path, at or below each fork
-        (design/trainer#timelines)."""
+        (design/trainer#timelines). A step that no policy can have is none of a run whose trainer has a timeline:
+        whoever went on after it would find all that was ever sampled too old."""
         on_path = self._ancestors(self.timeline)
-        if timeline not in on_path:
+        if timeline not in on_path or (self.started and step >= LAST_POLICY):
             return False
         lowest = on_path[timeline]
         return lowest is None or step <= lowest

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
-from rolloutlog.contract.errors import Starved
+from rolloutlog.contract.errors import IndexMismatch, Starved
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.admin import with_admin
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.trainer.stream.group_stream import GroupStream
+from rolloutlog.trainer.stream.starting import Start
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log
 
@@ -49,3 +51,13 @@ async def test_a_deadline_doesnt_make_up_for_records_that_were_deleted(
                     await stream.trained(batch)
     assert trained == ["whole"]
     assert "rollouts/0 begins at offset 2" in caplog.text
+
+
+@pytest.mark.broker
+@pytest.mark.filterwarnings("error:Unclosed AIOKafka(Consumer|Producer)")
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+async def test_offsets_that_arent_on_the_log_are_refused_and_nothing_stays_open(log: Log) -> None:
+    with pytest.raises(IndexMismatch, match="offset 99 of"):
+        async with GroupStream(log.settings, Start(offsets={0: 99})):
+            pass
+    gc.collect()

@@ -39,11 +39,9 @@ def test_a_chunk_takes_the_place_of_the_final_events_in_it() -> None:
     assert made.chunk_with(["one more"]) == []
 
 
-def test_chunks_that_are_read_backwards_say_which_is_the_oldest() -> None:
+def test_chunks_that_were_read_backwards_say_which_is_the_oldest() -> None:
     made = EndedGroups()
-    for offset in (90, 50, 10):
-        made.recall_chunk(offset)
-    made.ids.fill(b"".join(ended_id(f"g{offset}") for offset in (90, 50, 10)))
+    made.recall(b"".join(ended_id(f"g{offset}") for offset in (90, 50, 10)), 90, 10)
     assert (made.chunk, made.oldest) == (90, 10)
     made.take_chunk([ended_id("late")], 70)
     assert made.chunk == 90, "one that nothing names, since its answer was lost"

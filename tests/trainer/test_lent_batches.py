@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rolloutlog.consumers.audit.auditor import audit
-from rolloutlog.contract.errors import Fenced, SettingsError
+from rolloutlog.contract.errors import Fenced, NotOpen, SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.vocabulary import DropReason
@@ -290,6 +290,23 @@ async def test_who_is_cancelled_before_the_iterator_before_has_left_has_no_turn(
         await stream.trained(await waiting)
         await stream.trained(await anext(second))
     await trained_once(log, *"abcd")
+
+
+async def test_a_stream_that_has_ended_says_so(log: Log) -> None:
+    """It was an error of the client without a text."""
+    async with GroupStream(log.settings) as stream:
+        await log.write(*group("a"), *group("b"))
+        batches = stream.batches()
+        batch = await anext(batches)
+        heard = asyncio.ensure_future(stream.trained(batch))
+    assert (await heard).groups == 2, "it was told before"
+    for ask in (lambda: stream.trained(batch), stream.batches):
+        with pytest.raises(NotOpen, match="has ended") as told:
+            ask()
+        assert "goes on from what is on the log" in told.value.hint
+    with pytest.raises(NotOpen, match="has ended"):
+        await anext(batches)
+    assert stream.history.current == Policy(0, 0), "what it knew stays"
 
 
 async def test_an_iterator_that_somebody_was_cancelled_over_goes_on(log: Log) -> None:

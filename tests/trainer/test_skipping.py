@@ -10,6 +10,7 @@ import pytest
 
 from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.contract.errors import BrokerUnreachable, SettingsError, Starved
+from rolloutlog.contract.events.event import annotation_event
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.ids import id_of
@@ -24,7 +25,7 @@ from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.stream.step_recorder import StepRecorder
 from tests.producers.log import emit, seed_of
 from tests.trainer.desk import ended, rollout
-from tests.trainer.log import Log
+from tests.trainer.log import Log, now
 from tests.trainer.test_cut_log import cut
 from tests.trainer.test_starts import made, marks_of, steps
 from tests.trainer.test_stream import drained, group, names
@@ -52,15 +53,18 @@ async def open_fresh(log: Log) -> int:
 
 
 async def test_what_is_open_at_the_end_is_skipped_once(log: Log) -> None:
-    """Groups with records, and those that were only asked for; neither ended groups nor eval ones."""
+    """Groups with records, those that were only asked for, and one of which only a note came; neither ended groups nor
+    eval ones."""
     await log.write(*group("a"), *group("b"))
     async with GroupStream(log.settings) as stream:
         await drained(stream)
     await log.write(*group("whole"), rollout(0, 0, group=id_of("part")))
     await log.write(ended(rollout(1, 0, group=id_of("aborted")), Status.ABORTED))
     await log.write(*(rollout(i, 0, group=id_of("eval"), kind=RunKind.EVAL) for i in range(2)))
+    noted = rollout(1, 0, group=id_of("noted"), size=3).slot
+    await log.write(annotation_event(noted, {"reward": 1.0}, source="/test", now=now()))
     await emit(log.settings, asked("a"), asked("part"), asked("unseen"), asked("looked-at", run_kind=RunKind.EVAL))
-    wanted = Counter(id_of(name) for name in ("whole", "part", "aborted", "unseen"))
+    wanted = Counter(id_of(name) for name in ("whole", "part", "aborted", "unseen", "noted"))
     for _ in range(2):
         async with GroupStream(log.settings, LATEST) as stream:
             assert stream.step == 2
@@ -71,6 +75,7 @@ async def test_what_is_open_at_the_end_is_skipped_once(log: Log) -> None:
     async with GroupStream(log.settings) as stream:
         assert [names(batch) for batch in await drained(stream)] == [{id_of("c"), id_of("d")}]
     assert (await audit(log.settings)).ok
+    assert [final.group_size for final in await log.finals() if final.group == noted.group] == [3]
     whole = next(final for final in await log.finals() if final.group == id_of("whole"))
     assert [(m.status, m.handle is not None, m.response_tokens) for m in whole.members] == [("completed", True, 2)] * 2
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from rolloutlog.consumers.views.run_status import status
 from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch
+from rolloutlog.contract.events.group_events import GroupFinal, final_event
+from rolloutlog.contract.events.run import step_closed
 from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import Policy
@@ -21,7 +24,7 @@ from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
 from tests.producers.log import until
 from tests.trainer.desk import rollout
-from tests.trainer.log import Log
+from tests.trainer.log import Log, now
 from tests.trainer.test_cut_log import cut
 from tests.trainer.test_stream import drained, group, names, with_trainer
 
@@ -205,3 +208,34 @@ async def test_drops_that_were_judged_for_a_later_step_are_void_after_a_resume(s
         await drained(stream)
     ends = [(final.timeline, final.step) for final in await log.finals() if final.group == equal]
     assert ends == [(0, 2), (1, 2)]
+
+
+async def test_facts_that_no_trainer_wrote_stop_no_start(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    """A final event of a step that no policy can have, marks whose chunks are other records, and an end that says to
+    have looked at more than there is, on a timeline that nobody started."""
+    log = await made(settings, staleness={"max_staleness": "none"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ended_groups, "CHUNK", 2)
+        async with GroupStream(log.settings) as stream:
+            await steps(stream, log, 1, 2, 3)
+    mark = (await marks_of(log)).partitions[0]
+    first, *_ = [event.offset for event in await log.read(Topic.GROUP_EVENTS)]
+    by = {"source": "/test", "now": now()}
+    huge = GroupFinal(group=id_of("new"), group_size=2, timeline=0, step=2**61, as_of=0)
+    await log.write(final_event(huge, **by))
+    await log.write(final_event(huge.model_copy(update={"timeline": 7, "step": 1, "as_of": 2**61}), **by))
+    for chunk in (first, 10**6):
+        bad = Watermarks(timeline=0, step=9, partitions=(mark.model_copy(update={"chunk": chunk}),))
+        await log.write(step_closed(bad, **by))
+        await log.write(*group(f"new{chunk}", 3))
+        async with GroupStream(log.settings) as stream:
+            assert stream.step == 4 + (chunk > first)
+            assert [names(batch) for batch in await drained(stream)] == [{id_of(f"new{chunk}")}]
+    assert "of a step that no policy can have" in caplog.text
+    assert "what closes step 9 of timeline 0 is passed over" in caplog.text
+    await log.write(*group("new", 3))
+    async with GroupStream(log.settings) as stream:
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("new")}]
+    told = Counter(e.headers.group for e in await log.read(Topic.GROUP_EVENTS) if e.headers.type == "group.trained")
+    assert told.pop(id_of("new")) == 3, "the foreign ones, and ours"
+    assert set(told.values()) == {1}, "no group is trained twice"

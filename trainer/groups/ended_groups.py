@@ -105,9 +105,10 @@ class EndedGroups:
         self.chunk = offset if self.chunk is None else max(self.chunk, offset)
         self.oldest = self.chunk if self.oldest is None else self.oldest
 
-    def recall_chunk(self, offset: int) -> None:
-        """A chunk that is read backwards from the newest, before all else; its ids are taken in with all others."""
-        self.chunk, self.oldest = offset if self.chunk is None else self.chunk, offset
+    def recall(self, ids: bytes, newest: int | None, oldest: int | None) -> None:
+        """Before all else, the ids in all chunks, of which the newest and the oldest lie there."""
+        self.ids.fill(ids)
+        self.chunk, self.oldest = newest, oldest
 
     def passed(self, next_event: int) -> None:
         """`group-events` is known up to there."""

@@ -50,7 +50,8 @@ class PendingGroup:
     it: what comes then is folded, and counts only if the batch goes back. `closed`: nobody is asked for anything more,
     since it had ended once on a timeline that was left; what isn't there is cancelled. `cut`: records of it may have
     been deleted, so why a member is missing is unknown. `attempts` are there once one superseded another. `stirred`:
-    something was said of a member that was complete before. `memory` counts the payloads, which `keep` and `let_go`
+    something was said of a member that was complete before. `said_size` is what its first annotation says of its size,
+    by which nobody judges it. `memory` counts the payloads, which `keep` and `let_go`
     alone add and remove.
     """
 
@@ -70,6 +71,7 @@ class PendingGroup:
     closed: bool = False
     attempts: Attempts | None = None
     stirred: bool = False
+    said_size: int = 0
     memory: PayloadBytes = field(default_factory=PayloadBytes)
     _unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
     _packed: PackedMembers | None = None
@@ -245,6 +247,7 @@ class PendingGroup:
     def annotate(self, slot: Slot, event_id: str, facts: Mapping[str, Any]) -> None:
         """Fold late facts about an attempt. Raises Rejected, and then nothing changed."""
         self.group.annotate(slot.group_size, slot.member, slot.attempt, event_id, facts)
+        self.said_size = self.said_size or slot.group_size
         self._look(slot.member)
 
     def cancel(self, size: int, members: Iterable[int]) -> None:

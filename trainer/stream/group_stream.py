@@ -103,6 +103,7 @@ class GroupStream:
             if kind is None:
                 await opened.recorder.write_notes()
         finally:
+            opened.recorder.end()
             await self._stack.aclose()
 
     @property
@@ -141,6 +142,7 @@ class GroupStream:
         if size > self._settings.trainer.buffer_groups:
             raise SettingsError(f"a batch of {size} groups is above buffer_groups")
         opened = self._open()
+        opened.recorder.ensure_open()
         return BatchIterator(opened.reader, opened.lending, Wish(size, drain), ahead=ahead)
 
     def trained(
@@ -160,8 +162,9 @@ class GroupStream:
         all else lies, `checkpoint_digest` its own; groups in `without` weren't trained, for that reason. It is
         told from this call on, and goes on though the caller is cancelled: to call it again is to hear how it ended.
         Batches are told in the order in which they were drawn. Raises ValueError for one that was told before, or isn't
-        lent any more; Fenced where another trainer has started, and says whether the step is on the log; ClientFailed
-        where nobody can know that, and then the stream has ended. After any other error nothing was written.
+        lent any more; NotOpen once `async with` was left; Fenced where another trainer has started, and says whether
+        the step is on the log; ClientFailed where nobody can know that, and then the stream has ended. After any other
+        error nothing was written.
         """
         saved = None if checkpoint is None else (checkpoint, checkpoint_digest)
         return self._open().recorder.tell(batch, StepOutcome(publish, digest, saved, dict(without or {})))

@@ -35,7 +35,7 @@ from rolloutlog.trainer.dispatch.step import StepWriter
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.filters import GroupFilter
 from rolloutlog.trainer.stream.intake import Budget, Intake
-from rolloutlog.trainer.stream.restoring import marks_of, read_rejected, restore_endings
+from rolloutlog.trainer.stream.restoring import read_rejected, restore_endings
 from rolloutlog.trainer.stream.sealed_records import check_seals
 from rolloutlog.trainer.stream.seed_reader import SeedReader
 from rolloutlog.trainer.stream.starting import Start, check_first_step, first_step, start_point
@@ -78,17 +78,18 @@ async def open_parts(
     stack.push_async_callback(writer.close)
     await writer.start()
     policies = await stack.enter_async_context(PolicyLog(connection))
-    history, count = policies.history, settings.topics.partitions
-    origin = await start_point(start, settings, await read_run(connection), policies, now_ms())
-    marks, known = marks_of(origin.marks, count), await ends(connection, [Topic.ROLLOUTS])
+    history = policies.history
+    origin = await start_point(connection, start, settings, await read_run(connection), policies, now_ms())
+    marks, known = origin.marks.partitions, await ends(connection, [Topic.ROLLOUTS])
     if origin.forked is not None:
         await check_seals(connection, origin.forked)
-    if origin.marks is not None and start.offsets is None and not start.latest:
+    if origin.marks.said is not None and start.offsets is None and not start.latest:
         check_marks(connection, marks, known)
     await _write_first(connection, writer, policies, origin.first)
     if origin.forked is not None:
         await check_seals(connection, origin.forked)
-    restored = await restore_endings(connection, history, origin.marks, count, wait_s=HIDDEN_S)
+    highs = {number: end.high for (_, number), end in known.items()}
+    restored = await restore_endings(connection, history, origin.marks, highs, wait_s=HIDDEN_S)
     check_first_step(start, history, restored.last_step)
     lows = {number: mark.low for number, mark in enumerate(marks)} | {**(start.offsets or {})}
     if start.latest:  # what was deleted above a watermark would be skipped
@@ -104,7 +105,7 @@ async def open_parts(
     }
     seeds = await stack.enter_async_context(await _seed_tail(connection, marks))
     for (_, number), end in known.items():
-        skips = lows[number] > marks[number].low if origin.marks else start.offsets is None and end.first > 0
+        skips = lows[number] > marks[number].low if origin.marks.said else start.offsets is None and end.first > 0
         assemblies[number].cut_below = cut_below(number, end) if skips else 0
     trainer = settings.trainer
     budget = Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups)

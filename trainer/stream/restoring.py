@@ -2,18 +2,16 @@
 
 Guarantees: a start costs what is open: of `group-events` the chunks of ended groups are read, and what lies at or above
 the watermark; of a namespace without any, all. Every final event that is live on the current timeline's path ends its
-group, a `member.expired` counts always, so a group is trained at most once over restarts. Where something that a start
-needs was deleted it is refused. Leaves out: following these topics, since the trainer alone writes them.
+group, a `member.expired` counts always, so a group is trained at most once over restarts. Leaves out: the marks
+(`sound_marks`), and following these topics, since the trainer alone writes them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from rolloutlog.contract.errors import RecordsDeleted
 from rolloutlog.contract.events.dead_letters import rejected_place
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import (
@@ -25,21 +23,18 @@ from rolloutlog.contract.events.group_events import (
     read_groups_ended,
 )
 from rolloutlog.contract.events.validation import read_headers
-from rolloutlog.contract.events.watermarks import PartitionMarks, Watermarks
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.policies import History
+from rolloutlog.contract.policies import LAST_POLICY, History
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.loop.changelog import read_chunks
 from rolloutlog.kafka.read.ends import Ends, Place, ends_at
 from rolloutlog.kafka.read.reading import settled
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.trainer.groups.ended_groups import EndedGroups
+from rolloutlog.trainer.stream.sound_marks import SoundMarks
 
 log = logging.getLogger(__name__)
-
-BEGINNING = PartitionMarks(low=0, seeds=0, events=0)
 
 
 @dataclass(slots=True)
@@ -52,20 +47,14 @@ class Restored:
 
 
 async def restore_endings(
-    connection: Connection, history: History, marks: Watermarks | None, partitions: int, *, wait_s: float
+    connection: Connection, history: History, marks: SoundMarks, rollouts: Mapping[int, int], *, wait_s: float
 ) -> Restored:
-    """Read to the present ends, waiting up to `wait_s` for a transaction that is open below one.
-
-    Raises OpenTransaction, RecordsDeleted.
-    """
-    places = [(Topic.GROUP_EVENTS, number) for number in range(partitions)]
+    """Read to the present ends, waiting up to `wait_s` for a transaction that is open below one; `rollouts` are the
+    ends of that topic. Raises OpenTransaction."""
+    places = [(Topic.GROUP_EVENTS, number) for number in range(len(marks.partitions))]
     ends = await settled(connection, places, wait_s)
-    fold = EndingsFold(history, marks_of(marks, partitions), 0 if marks is None else marks.step)
-    for place in places:
-        check_event_marks(connection, place, ends[place], fold.marks[place[1]])
-    await asyncio.gather(*(_read_chunks(connection, fold, number) for number in range(partitions)))
-    fold.recalled()
-    starts = {place: fold.marks[place[1]].events for place in places}
+    fold = EndingsFold(history, marks, rollouts)
+    starts = {place: marks.partitions[place[1]].events for place in places}
     async for events in read_between(connection, starts, ends):
         for event in events:
             fold.fold(event)
@@ -73,61 +62,57 @@ async def restore_endings(
     return Restored(fold.endings, fold.last_step or None)
 
 
-async def _read_chunks(connection: Connection, fold: EndingsFold, partition: int) -> None:
-    """All chunks of a partition. Raises RecordsDeleted."""
-    await read_chunks(connection, Topic.GROUP_EVENTS, partition, fold.marks[partition].chunk, fold.recall)
-    if fold.endings[partition].oldest != fold.marks[partition].oldest_chunk:
-        raise RecordsDeleted(f"{_name(connection, partition)} lacks a chunk of ended groups that it had")
-
-
-def marks_of(marks: Watermarks | None, partitions: int) -> tuple[PartitionMarks, ...]:
-    """The marks by partition; those of the beginning where no step left any."""
-    if marks is None or len(marks.partitions) != partitions:
-        return (BEGINNING,) * partitions
-    return marks.partitions
-
-
 class EndingsFold:
-    """Pure: chunks from the newest back, then events in their order, each partition up to where it was `read`."""
+    """Pure: the chunks that marks name, then events in their order, each partition up to where it was `read`. Nothing
+    can have looked at more of `rollouts` than there is of it."""
 
-    def __init__(self, history: History, marks: Sequence[PartitionMarks], last_step: int) -> None:
-        self._history, self.marks, self.last_step = history, marks, last_step
-        self._packed: dict[int, list[bytes]] = {number: [] for number in range(len(marks))}
-        self.endings = {number: EndedGroups(next_seed=mark.seeds) for number, mark in enumerate(marks)}
-
-    def recall(self, event: Event) -> int | None:
-        """A chunk; where the one before lies."""
-        said = read_groups_ended(event)
-        self._packed[event.partition].append(said.ids)
-        self.endings[event.partition].recall_chunk(event.offset)
-        return said.before
-
-    def recalled(self) -> None:
-        """All chunks were read: their ids are taken in at once."""
-        for number, packed in self._packed.items():
-            self.endings[number].ids.fill(b"".join(packed))
-            packed.clear()
+    def __init__(self, history: History, marks: SoundMarks, rollouts: Mapping[int, int]) -> None:
+        self._history, self._marks, self._rollouts = history, marks.partitions, rollouts
+        self.last_step = 0 if marks.said is None else marks.said.step
+        self._chunks: dict[int, dict[int, GroupsEnded]] = {number: {} for number in marks.chunks}
+        self.endings = {number: EndedGroups(next_seed=mark.seeds) for number, mark in enumerate(marks.partitions)}
+        for number, chunks in marks.chunks.items():
+            self.endings[number].recall(chunks.take(), chunks.newest, chunks.oldest)
 
     def read(self, ends: Mapping[int, int]) -> None:
         """All was folded, up to these ends."""
         for number, endings in self.endings.items():
+            for offset, said in self._linked(number):
+                endings.take_chunk(said.names, offset)
             endings.passed(ends[number])
             endings.close(self.last_step)
 
+    def _linked(self, number: int) -> list[tuple[int, GroupsEnded]]:
+        """Of the chunks above the marks those that a later start will find from the newest back. One whose answer was
+        lost is named by nobody: its ids go into another one."""
+        known, last = self._chunks[number], self.endings[number].chunk
+        for newest in sorted(known, reverse=True):
+            found, at = list[tuple[int, GroupsEnded]](), newest
+            while at is not None and at in known and (not found or at < found[-1][0]):
+                found.append((at, known[at]))
+                at = known[at].before
+            if at == last:
+                return found[::-1]
+        return []
+
     def fold(self, event: Event) -> None:
         """Fold one event of `group-events`."""
-        endings, mark = self.endings[event.partition], self.marks[event.partition]
+        endings, mark = self.endings[event.partition], self._marks[event.partition]
         if is_chunk(event):
             said = known_chunk(event)
             if said is not None and self._history.is_live(said.timeline, said.step):
-                endings.take_chunk(said.names, event.offset)
+                self._chunks[event.partition][event.offset] = said
             return
-        if (known := known_event(event, len(self.marks))) is None:
+        if (known := known_event(event, len(self._marks))) is None:
             return
-        if not isinstance(known, GroupFinal):
+        if known.step >= LAST_POLICY and self._history.started:
+            log.warning(
+                "group-events/%d/%d is of a step that no policy can have: %d", event.partition, event.offset, known.step
+            )
+        elif not isinstance(known, GroupFinal):
             endings.expire(known.group, known.member, known.attempt, event.offset, event.timestamp)
         elif not self._history.is_live(known.timeline, known.step):
-            endings.void(known.group, known.as_of, event.offset)
+            endings.void(known.group, min(known.as_of, self._rollouts[event.partition]), event.offset)
         else:
             endings.finish(known.group, known.step, event.offset, first=mark.low)
             if known.reason is None:
@@ -152,16 +137,6 @@ def known_event(event: Event, partitions: int | None) -> GroupEvent | None:
     except ValueError as error:
         log.warning("group-events/%d/%d can't be read: %s", event.partition, event.offset, error)
         return None
-
-
-def check_event_marks(connection: Connection, place: Place, end: Ends, mark: PartitionMarks) -> None:
-    """Refuse a `group-events` that lacks what a start needs. Raises RecordsDeleted."""
-    needed = mark.events if mark.oldest_chunk is None else min(mark.events, mark.oldest_chunk)
-    if end.first > needed and mark is not BEGINNING:
-        raise RecordsDeleted(
-            f"{_name(connection, place[1])} begins at offset {end.first}, but a trainer needs it from {needed} on: "
-            "which groups ended there is unknown"
-        )
 
 
 async def read_rejected(
@@ -199,7 +174,3 @@ def _rejection(event: Event) -> tuple[Handle, RejectReason] | None:
         return handle, RejectReason(event.headers.reason or "")
     except ValueError:
         return None
-
-
-def _name(connection: Connection, partition: int) -> str:
-    return f"{connection.names.topic(Topic.GROUP_EVENTS)}/{partition}"

@@ -1,9 +1,9 @@
 """A start at the present end of the log: what is open there is dropped(skipped) (design/trainer#latest).
 
 Guarantees: every train group that has a record or an origin seed below the ends of this moment gets its final event,
-once, and holds no bound and no watermark from then on; one of which all lies above stays. A start that dies before it
-is through leaves the rest open, which the next one skips. Leaves out: groups of which nothing but annotations came,
-since nobody knows their size.
+once, and holds no bound and no watermark from then on; one of which all lies above stays. One of which nothing but
+annotations came has the size that the first of them says. A start that dies before it is through leaves the rest open,
+which the next one skips. Leaves out: judging what it skips.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def skip_open_groups(parts: Parts, recorder: StepRecorder) -> None:
         parts.sampler.unwritten.rejected += parts.intake.rejected_now
         parts.intake.rejected_now.clear()
         await _drop(parts, recorder, [_skipped(parts, pending, settings) for pending in block if pending.size])
-    unseen = [*_unseen(parts, asked, settings)]
+    unseen = [*_unseen(parts, _annotated(parts, stops) | asked, settings)]
     for block in _blocks((final.group_size, final) for final in unseen):
         await _drop(parts, recorder, block)
 
@@ -91,6 +91,17 @@ def _opened(parts: Parts, stops: Mapping[int, int], asked: Mapping[str, int]) ->
                 yield pending
 
 
+def _annotated(parts: Parts, stops: Mapping[int, int]) -> dict[str, int]:
+    """Groups that began below the ends with an annotation and of which nothing else came, and what that says of their
+    size."""
+    return {
+        pending.id: pending.said_size
+        for assembly in parts.intake.assemblies.values()
+        for pending in assembly.groups.values()
+        if not pending.size and pending.said_size and pending.offset < stops[assembly.partition]
+    }
+
+
 def _skipped(parts: Parts, pending: PendingGroup, settings: str) -> GroupFinal:
     return final_of(
         pending,
@@ -103,7 +114,7 @@ def _skipped(parts: Parts, pending: PendingGroup, settings: str) -> GroupFinal:
 
 
 def _unseen(parts: Parts, asked: Mapping[str, int], settings: str) -> Iterator[GroupFinal]:
-    """Groups that were asked for and of which no record came."""
+    """Groups of these sizes of which no record came."""
     assemblies = parts.intake.assemblies
     for group, size in asked.items():
         assembly = assemblies[partition_of(group, len(assemblies))]

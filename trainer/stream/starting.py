@@ -16,13 +16,15 @@ from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import PublishedPolicy, SavedCheckpoint
 from rolloutlog.contract.events.run import closed_steps, trainer_recorded
-from rolloutlog.contract.events.watermarks import Watermarks, newest_live
+from rolloutlog.contract.events.watermarks import newest_live
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.run_record import RunRecord
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
 from rolloutlog.trainer.steps.step_events import first_events, resumed_events
+from rolloutlog.trainer.stream.sound_marks import SoundMarks, sound_marks
 
 log = logging.getLogger(__name__)
 
@@ -78,20 +80,22 @@ class Start:
 
 @dataclass(slots=True, frozen=True)
 class StartPoint:
-    """From where a stream goes on: the newest live `marks`, None where no step left any, and what to write `first`;
-    `forked` is the history of a resume once that is written, `checkpoint` the one that it goes back to, if any."""
+    """From where a stream goes on: the `marks`, and what to write `first`; `forked` is the history of a resume once
+    that is written, `checkpoint` the one that it goes back to, if any."""
 
-    marks: Watermarks | None
+    marks: SoundMarks
     first: list[Outgoing]
     forked: History | None = None
     checkpoint: SavedCheckpoint | None = None
 
 
-async def start_point(start: Start, settings: Settings, run: RunRecord, policies: PolicyLog, now: int) -> StartPoint:
+async def start_point(
+    connection: Connection, start: Start, settings: Settings, run: RunRecord, policies: PolicyLog, now: int
+) -> StartPoint:
     """What a start or a resume goes on from, and what it says: the settings that it judges by, unless they are the last
     on the log, and a timeline where there is none, or one is resumed from.
 
-    Raises UnknownPolicy, NotFound, RunMismatch.
+    Raises UnknownPolicy, NotFound, RunMismatch, RecordsDeleted.
     """
     history, first = policies.history, list[Outgoing]()
     if run.trainer != settings.trainer.recorded():
@@ -100,12 +104,12 @@ async def start_point(start: Start, settings: Settings, run: RunRecord, policies
     if start.resume is not None and (policy := await _policy_of(start.resume, settings.run_id, policies)) is not None:
         weights = await _weights_of(policy, start, settings.run_id, policies)
         there = forked(history, policy)
-        marks = newest_live(known, there)
-        first += resumed_events(history, weights, marks, run=settings.run_id, now=now)
+        marks = await sound_marks(connection, known, there, run.partitions)
+        first += resumed_events(history, weights, marks.said, run=settings.run_id, now=now)
         return StartPoint(marks, first, there, policies.checkpoints.get(policy))
     if start.timeline and not history.started and not history.imported:
         first += first_events(history, run=settings.run_id, now=now, uri=start.weights, digest=start.digest)
-    return StartPoint(newest_live(known, history), first)
+    return StartPoint(await sound_marks(connection, known, history, run.partitions), first)
 
 
 async def _weights_of(policy: Policy, start: Start, run: str, policies: PolicyLog) -> PublishedPolicy:

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.errors import NotOpen, SettingsError
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.policies import Policy
@@ -33,6 +33,7 @@ from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.opening import Parts
 
 T = TypeVar("T")
+GO_ON = "open a new one: it goes on from what is on the log, and a batch that wasn't told comes again"
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,11 +70,14 @@ class StepRecorder:
         self._writing: set[asyncio.Task[Any]] = set()
         self.written = Discards()
         """Of the events that it wrote, until somebody puts an empty one in its place."""
+        self._over = False
 
     def tell(self, batch: Batch, outcome: StepOutcome) -> Coroutine[Any, Any, StepReport]:
-        """Told from this call on, awaited or not; the caller awaits how it ends. Raises ValueError, SettingsError."""
+        """Told from this call on, awaited or not; the caller awaits how it ends. Raises ValueError, SettingsError,
+        NotOpen."""
         telling = next((told for told in self._unheard if told.batch is batch), None)
         if telling is None:
+            self.ensure_open()
             policy = self._policy(batch, outcome)
             kept, left_out = batch.leaving_out(outcome.without)
             self._lending.begin(batch)
@@ -83,6 +87,16 @@ class StepRecorder:
         elif telling.outcome != outcome:
             raise ValueError("this batch is being recorded already, with another outcome")
         return self._heard(telling)
+
+    def end(self) -> None:
+        """Tell nothing more; what was told before is still heard."""
+        self._over = True
+
+    def ensure_open(self) -> None:
+        """Raise NotOpen once the stream has ended, or the failure after which nothing more is written."""
+        if self._over:
+            raise NotOpen("this GroupStream has ended: `async with` was left", GO_ON)
+        self._parts.writer.ensure_open()
 
     async def write_notes(self) -> None:
         """Put on the log what no step has taken along."""

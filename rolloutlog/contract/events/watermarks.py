@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from rolloutlog.contract.numbers import COUNTED, Counted
-from rolloutlog.contract.policies import LAST_POLICY, History, PolicyNumber
+from rolloutlog.contract.numbers import Counted
+from rolloutlog.contract.policies import History, PolicyNumber
 
 W = TypeVar("W", bound="Watermarks")
 
@@ -48,8 +48,6 @@ class Watermarks(BaseModel):
 
 def newest_live(known: Iterable[W], history: History) -> W | None:
     """Those of the last live step; None where no step left any. Steps only grow along the path, and a resume closes the
-    step that it goes on from once more. A step that no policy can have is none of a run whose trainer has a timeline:
-    whoever went on after it would find all that was ever sampled too old."""
-    last = LAST_POLICY if history.started else COUNTED
-    live = (marks for marks in known if marks.step < last and history.is_live(marks.timeline, marks.step))
+    step that it goes on from once more."""
+    live = (marks for marks in known if history.is_live(marks.timeline, marks.step))
     return max(live, key=lambda marks: (marks.step, marks.timeline), default=None)

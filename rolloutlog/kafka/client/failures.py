@@ -44,6 +44,8 @@ from rolloutlog.kafka.client.inner_parts import futures_left, protocol_client_of
 STOP_S = 5.0
 """Without a broker an idempotent producer waits for ever when it stops (design/exactly-once#stopping)."""
 
+MOMENT_S = 1.0
+
 AWAY = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, OSError)
 FORBIDDEN: dict[type[BaseException], str] = {
     ClusterAuthorizationFailedError: TOPIC,  # an idempotent producer that may write no topic at all
@@ -101,10 +103,9 @@ async def started(producer: AIOKafkaProducer, connection: Connection) -> AIOKafk
 
 async def stop_producer(producer: AIOKafkaProducer) -> None:
     """Stop a producer, whatever state it is in, in at most `STOP_S` seconds; what it still held is given up."""
+    stopping = asyncio.ensure_future(producer.stop())
     try:
-        await asyncio.wait_for(producer.stop(), STOP_S)
-    except (KafkaError, OSError, TimeoutError):
-        await protocol_client_of(producer).close()
+        await _through(stopping, producer, STOP_S)
     finally:
         retrieve_exceptions(futures_left(producer))
 
@@ -112,20 +113,32 @@ async def stop_producer(producer: AIOKafkaProducer) -> None:
 async def stop_client(client: Any) -> None:
     """Stop a consumer or close an admin client; a broker that is away doesn't matter any more
     (design/exactly-once#stopping)."""
-    await asyncio.sleep(0)  # its tasks must have begun, or aiokafka takes their end for a cancellation of ours
-    stopping = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
+    await _through(asyncio.ensure_future(_stopped(client)), client, None)
+
+
+async def _through(stopping: asyncio.Future[None], client: Any, limit_s: float | None) -> None:
+    """Wait until a client has stopped, at most so long; whoever is cancelled meanwhile gives it a moment more, so that
+    no task and no connection of it is left. What isn't through by then is dropped."""
     try:
-        await asyncio.wait({stopping})
+        await asyncio.wait({stopping}, timeout=limit_s)
     except asyncio.CancelledError:
-        stopping.cancel()
+        await asyncio.wait({stopping}, timeout=MOMENT_S)
         raise
-    if stopping.cancelled():
+    finally:
         # a fetch that rests after a failure is cancelled by aiokafka 0.14, whose stop takes that for its own end
-        await protocol_client_of(client).close()
+        if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:
+            stopping.cancel()
+            await protocol_client_of(client).close()
+    if stopping.cancelled() or not stopping.done():
         return
     error = stopping.exception()
-    if error is not None and not isinstance(error, KafkaError):
+    if error is not None and not isinstance(error, KafkaError | OSError):
         raise error
+
+
+async def _stopped(client: Any) -> None:
+    await asyncio.sleep(0)  # its tasks must have begun, or aiokafka takes their end for a cancellation of ours
+    await (client.stop() if hasattr(client, "stop") else client.close())
 
 
 def retrieve_exceptions(futures: Iterable[asyncio.Future[Any]]) -> None:

@@ -1,9 +1,10 @@
 """Following partitions from given offsets, without a group.
 
 Guarantees: only committed records are seen, in order within each partition; an offset that isn't on the log is an error
-and never a silent jump; what lies fetched and unread is bounded, and so are the bytes taken at once: records of about
-the size of those before fill no more than the budget, and their number grows fourfold at a time. Leaves out: reading to
-an end (`reading`), and groups (`partition_loop`, `work_queue`).
+and never a silent jump; a wait that is cancelled loses nothing, and the next one goes on with it; what lies fetched and
+unread is bounded, and so are the bytes taken at once: records of about the size of those before fill no more than the
+budget, and their number grows fourfold at a time. Leaves out: reading to an end (`reading`), and groups
+(`partition_loop`, `work_queue`).
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Tail:
         self._known = known
         self._next: dict[TopicPartition, int] = {}
         self._portion = Portion(POLL_BYTES)
+        self._taken: list[Event] = []
         self._consumer = connection.consumer(fetch_max_bytes=fetch_bytes, fetch_max_wait_ms=fetch_wait_ms)
 
     async def __aenter__(self) -> Tail:
@@ -94,10 +96,14 @@ class Tail:
 
     async def open(self) -> None:
         """Check the starts and begin to fetch."""
-        known = self._known or await ends_at(self._connection, sorted(self._starts))
-        for (topic, partition), start in self._starts.items():
-            self._starts[topic, partition] = _valid_start(self._connection, topic, partition, start, known)
-        await _start(self._connection, self._consumer)
+        try:
+            known = self._known or await ends_at(self._connection, sorted(self._starts))
+            for (topic, partition), start in self._starts.items():
+                self._starts[topic, partition] = _valid_start(self._connection, topic, partition, start, known)
+            await _start(self._connection, self._consumer)
+        except BaseException:
+            await self.close()
+            raise
         self._consumer.assign([self._place(*key) for key in self._starts])
         for key, start in self._starts.items():
             self.seek(*key, start)
@@ -112,6 +118,8 @@ class Tail:
         As many as are about `POLL_BYTES`, and at most `max_records`. Raises IndexMismatch where what comes next isn't
         on the log any more.
         """
+        if self._taken:  # by somebody who was cancelled
+            return self._give(max_records)
         limit = self._portion.records if max_records is None else min(max_records, self._portion.records)
         try:
             fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=limit)
@@ -123,14 +131,23 @@ class Tail:
             raise typed_error(error, self._connection) from error
         for place, batch in fetched.items():
             self._next[place] = batch[-1].offset + 1
-        events = [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
-        if events:
-            self._portion.took(len(events), sum(len(event.value or b"") for event in events))
+        self._taken = [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
+        if self._taken:
+            self._portion.took(len(self._taken), sum(len(event.value or b"") for event in self._taken))
             await _let_fetch()
-        return events
+        return self._give()
+
+    def _give(self, most: int | None = None) -> list[Event]:
+        given = self._taken[:most]
+        self._taken = self._taken[len(given) :]
+        return given
 
     async def position(self, topic: Topic, partition: int) -> int:
         """Offset of the next record to come."""
+        if self._taken and (
+            left := [event.offset for event in self._taken if (event.topic, event.partition) == (topic, partition)]
+        ):
+            return left[0]
         return await self._consumer.position(self._place(topic, partition))
 
     async def stable_end(self, topic: Topic, partition: int) -> int:
@@ -153,6 +170,7 @@ class Tail:
     def seek(self, topic: Topic, partition: int, offset: int) -> None:
         """Go on at another offset."""
         self._next[self._place(topic, partition)] = offset
+        self._taken = [event for event in self._taken if (event.topic, event.partition) != (topic, partition)]
         self._consumer.seek(self._place(topic, partition), offset)
 
     def pause(self, topic: Topic, partition: int) -> None:
@@ -187,13 +205,11 @@ class Tail:
 
     async def _poll_leniently(self) -> dict[TopicPartition, list[ConsumerRecord]]:
         """After a failure that lost what it had read: go back, and read what is there in another way."""
-        fetched: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for place in self._consumer.assignment() - self._consumer.paused():
-            records, after = await fetch_leniently(self._connection, place, self._next[place])
+        places = self._consumer.assignment() - self._consumer.paused()
+        found = {place: await fetch_leniently(self._connection, place, self._next[place]) for place in places}
+        for place, (_, after) in found.items():
             self._consumer.seek(place, after)
-            if records:
-                fetched[place] = records
-        return fetched
+        return {place: records for place, (records, _) in found.items() if records}
 
     def _place(self, topic: Topic, partition: int) -> TopicPartition:
         return TopicPartition(self._connection.names.topic(topic), partition)
@@ -209,11 +225,7 @@ async def _let_fetch() -> None:
 async def _start(connection: Connection, consumer: AIOKafkaConsumer) -> None:
     try:
         await consumer.start()
-    except asyncio.CancelledError:
-        await stop_client(consumer)
-        raise
     except (KafkaError, OSError) as error:
-        await stop_client(consumer)
         raise await startup_error(error, connection) from error
 
 
