@@ -88,7 +88,8 @@ async def test_a_closed_step_says_how_the_other_groups_stand(settings: Settings)
         await stream.trained(batch, publish="s3://w/3")
     said = (await status(log.settings))["trainer"]
     assert said == {
-        "timeline": 0, "step": 3, "groups": {"open": 2, "ready": 1, "held": 0, "lent": 0, "asked_again": 1}
+        "timeline": 0, "step": 3, "groups": {"open": 2, "ready": 1, "held": 0, "lent": 0, "asked_again": 1},
+        "lacks_weights": False,
     }  # fmt: skip
 
 

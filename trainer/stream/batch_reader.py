@@ -98,6 +98,7 @@ class BatchReader:
         """The next batch, lent to nobody yet; None when stopped, drained, or nobody asks any more, and then all that
         was unwritten is written. Raises Starved, Fenced and others."""
         self._recorder.ensure_open()
+        self._parts.writer.ensure_open()
         try:
             stops = await self._stops(wish)
             batch = None if stops is None else await self._next(wish, stops)
@@ -105,7 +106,7 @@ class BatchReader:
             if not self._stopping:
                 raise
             batch = None
-        self._recorder.ensure_open()  # it may have ended meanwhile, and then nobody could tell a batch
+        self._parts.writer.ensure_open()  # it may have ended meanwhile, and then nobody could tell a batch
         if batch is None and not wish.over:
             await self._recorder.write_notes()
         return batch

@@ -93,10 +93,9 @@ class StepRecorder:
         self._over = True
 
     def ensure_open(self) -> None:
-        """Raise NotOpen once the stream has ended, or the failure after which nothing more is written."""
+        """Raise NotOpen once the stream has ended."""
         if self._over:
             raise NotOpen("this GroupStream has ended: `async with` was left", GO_ON)
-        self._parts.writer.ensure_open()
 
     async def write_notes(self) -> None:
         """Put on the log what no step has taken along."""
