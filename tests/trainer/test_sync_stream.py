@@ -149,3 +149,31 @@ def test_weights_are_published_where_they_are_due_and_nowhere_else(log: Log) -> 
         second.trained(publish=weights)
         next(batches).trained()
         assert stream.history.current == Policy(0, 2)
+
+
+def test_weights_are_due_at_the_end(log: Log) -> None:
+    """The last step publishes, whatever the sync period; untold it comes again, and nothing comes after it."""
+    settings = with_trainer(log.settings, batch_groups=1, sync_period=5, staleness={"max_staleness": "none"})
+    asyncio.run(log.write(*(record for name in "abc" for record in group(name))))
+    with SyncGroupStream(settings) as stream:
+        due = list[tuple[int | None, bool]]()
+        for batch in stream.batches(last_step=2):
+            due.append((batch.step, batch.publishes))
+            if due.count(due[-1]) == 1 and batch.publishes:
+                continue
+            batch.trained(publish=weights if batch.publishes else None)
+        assert due == [(1, False), (2, True), (2, True)]
+        assert not list(stream.batches(last_step=2))
+        assert stream.history.current == Policy(0, 2)
+
+
+def test_weights_are_due_before_the_trainer_would_wait_for_them_alone(log: Log) -> None:
+    """The next step would find all too old that the current policy samples: here since the sync period was changed."""
+    for step, (period, version, publishes) in enumerate([(9, 0, True), (9, 1, False), (2, 1, True)], start=1):
+        settings = with_trainer(log.settings, batch_groups=1, sync_period=period, staleness={"max_staleness": 0})
+        asyncio.run(log.write(*group(f"g{step}", version)))
+        with SyncGroupStream(settings) as stream:
+            batch = next(iter(stream))
+            assert (batch.step, batch.publishes) == (step, step == 3)
+            batch.trained(publish=weights if publishes else None, early=True)
+    assert stream.history.current == Policy(0, 3)

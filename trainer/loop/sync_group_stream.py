@@ -94,14 +94,18 @@ class SyncGroupStream:
         """The next train step to draw for, which with a batch in hand may be the one after the next."""
         return self._stream.step
 
-    def batches(self, groups: int | None = None, *, drain: bool = False) -> Iterator[TrainingBatch]:
-        """As `GroupStream.batches`, with one batch drawn ahead; on every rank."""
+    def batches(
+        self, groups: int | None = None, *, drain: bool = False, last_step: int | None = None
+    ) -> Iterator[TrainingBatch]:
+        """As `GroupStream.batches`, with one batch drawn ahead; on every rank. It ends once `last_step` is told, after
+        which weights are due."""
         lent = self._stream.batches(groups, drain=drain, ahead=True) if self._opened else None
         drawn: list[Batch | None] = [None]
 
         def draw() -> _Lent | None:
-            drawn[0] = self._thread.wait(_next_of, lent) if lent else None
-            return None if drawn[0] is None else _Lent(drawn[0].step, self._publishes(drawn[0]))
+            is_over = last_step is not None and self._stream.last_step >= last_step
+            drawn[0] = None if is_over or lent is None else self._thread.wait(_next_of, lent)
+            return None if drawn[0] is None else _Lent(drawn[0].step, self._publishes(drawn[0], last_step))
 
         while (said := self.ranks.tell(draw)) is not None:
             yield TrainingBatch(said.step, drawn[0], self.ranks, self.tell, publishes=said.publishes)
@@ -149,10 +153,14 @@ class SyncGroupStream:
         thread = LoopThread("group stream", stream.__aenter__, lambda: stream.__aexit__(self._failed, None, None))
         self._opened = stream, thread
 
-    def _publishes(self, batch: Batch) -> bool:
-        """Weights are due every sync period, of a trainer that publishes any."""
-        is_publisher = self._start.timeline and self._stream.history.started
-        return is_publisher and batch.step is not None and batch.step % self._settings.trainer.sync_period == 0
+    def _publishes(self, batch: Batch, last_step: int | None) -> bool:
+        """Weights are due every sync period, at the end, and before the trainer would wait for nothing else, of one
+        that publishes any."""
+        step = batch.step
+        if step is None or not self._start.timeline or not self._stream.history.started:
+            return False
+        is_period = step % self._settings.trainer.sync_period == 0
+        return is_period or step == last_step or self._stream.doomed(step + 1)
 
     @property
     def _stream(self) -> GroupStream:

@@ -121,6 +121,16 @@ class GroupStream:
         """The next train step; None where each group has its own."""
         return self._open().lending.step
 
+    @property
+    def last_step(self) -> int:
+        """The last train step on the log of the current timeline; 0 before the first."""
+        return min(assembly.endings.closed for assembly in self._parts.intake.assemblies.values())
+
+    def doomed(self, step: int) -> bool:
+        """True if what the current policy samples couldn't be trained at that step, so that weights must be published
+        before it (design/trainer#doomed)."""
+        return self._parts.sampler.doomed(step)
+
     def stop(self) -> None:
         """Let `batches` end at its next wait; a blob store that is away is waited for no more."""
         self._stopping = True
@@ -177,7 +187,7 @@ class GroupStream:
         """
         parts = self._parts
         assemblies = parts.intake.assemblies.values()
-        step = batch.step if batch else min(assembly.endings.closed for assembly in assemblies)
+        step = batch.step if batch else self.last_step
         marks = [assembly.marks().model_dump() for assembly in assemblies]
         return {"run": self._settings.run_id, "timeline": parts.history.timeline, "step": step, "partitions": marks}
 
