@@ -32,6 +32,9 @@ def count_row(metrics: Metrics, row: Mapping[str, Any]) -> None:
     metrics.add_each("train_groups_by_kind_total", row["kinds"])
     for env, reward in row["rewards"].items():
         metrics.set("train_reward_by_env", reward, env)
+    for env, said in row["evals"].items():
+        metrics.set("eval_reward", said["reward"], env)
+        metrics.add("eval_members_total", said["members"], env)
 
 
 def _count(metrics: Metrics, said: Mapping[str, Any]) -> None:

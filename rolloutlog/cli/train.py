@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="The trainer: whole groups, judged and masked, each trained once.")
 
 
-@app.callback()
-def _train() -> None:
-    """Keep `run` a command of its own, though it is the only one."""
-
-
 @app.command()
 @with_settings
 def run(
@@ -95,11 +90,23 @@ def run(
     serve(training, lambda done: _print_totals(asdict(done), as_json))
 
 
+@app.command()
+@with_settings
+def plot(settings: Settings, as_json: AsJson = False) -> None:
+    """Draw the curves of a training run from its folder, as a PNG."""
+    from rolloutlog.trainer.training.run_folder import RunFolder
+    from rolloutlog.trainer.training.training_plot import draw_run
+
+    drawn = str(draw_run(RunFolder.of(settings)))
+    print_json({"plot": drawn}) if as_json else line(drawn)
+
+
 def row_text(row: dict[str, Any]) -> str:
     """A step on one line."""
     reward = "no reward" if row["reward"] is None else f"reward {row['reward']:.3f}"
     counts = {"dropped": sum(row["dropped"].values()), "expired": row["expired"]}
     aside = "".join(f", {n} {said}" for said, n in counts.items() if n)
+    aside += "".join(f", eval {env} {said['reward']:.3f}" for env, said in row["evals"].items())
     seconds = f"{row['wait_s']:.1f} s waited, {row['train_s'] + row['tell_s']:.1f} s at work"
     return (
         f"step {numbers_text(row['steps'])}: {reward}, loss {row['loss']:.4f}, {number_of(row['groups'], 'group')}, "

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from rolloutlog.contract.errors import RolloutlogError, SettingsError
 from rolloutlog.contract.events.policy_versions import PublishedPolicy
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
 from rolloutlog.policy.weights import WeightsUnwritten, load_weights
 from rolloutlog.trainer.loop.state_file import read_state
@@ -133,6 +135,19 @@ async def test_going_back_to_a_policy_makes_void_what_came_after(log: Log, tmp_p
     report = await trained(settings, 1, resume=Policy(0, 1))
     assert report.policy == "1:2"
     assert sorted((final.timeline, final.step) for final in await log.finals())[-2:] == [(1, 2), (1, 2)]
+
+
+async def test_evaluations_never_train_and_their_reward_is_in_the_row(log: Log, tmp_path: Path) -> None:
+    settings = training_settings(log.settings, tmp_path / "run")
+    rows: list[dict[str, Any]] = []
+    evals = groups(2, first=90, kind=RunKind.EVAL, env="held-out")
+    training = asyncio.create_task(trained(settings, 1, on_row=rows.append))
+    await log.write(*evals, *groups(2))
+    await training
+    said = rows[0]["evals"]["held-out"]
+    assert said["reward"] == pytest.approx(fmean(rollout.trajectory.reward or 0 for rollout in evals))
+    assert (said["members"], said["policy"]) == (8, [0, 0])
+    assert {final.group for final in await log.finals()} == {"group-0", "group-1"}
 
 
 async def test_weights_go_out_every_sync_period_and_at_the_end(log: Log, tmp_path: Path) -> None:

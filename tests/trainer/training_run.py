@@ -35,7 +35,9 @@ def training_settings(settings: Settings, folder: Path, **sections: Any) -> Sett
     return Settings.model_validate({**settings.model_dump(exclude_unset=True), **merged})
 
 
-def groups(count: int, *, first: int = 0, members: int = 4, timeline: int = 0, version: int = 0) -> list[Rollout]:
+def groups(
+    count: int, *, first: int = 0, members: int = 4, timeline: int = 0, version: int = 0, **slot: Any
+) -> list[Rollout]:
     """Groups of a policy, one after another."""
     chance = random.Random(first)
     made: list[Rollout] = []
@@ -46,7 +48,8 @@ def groups(count: int, *, first: int = 0, members: int = 4, timeline: int = 0, v
                 Rollout.flat(
                     prompt_ids=PROMPT, response_ids=ids, logprobs=[-math.log(IDS)] * LENGTH,
                     versions=Policy(timeline, version), reward=ids.count(GOOD) + 0.01 * member,
-                    group=f"group-{number}", member=member, group_size=members, temperature=1.0, slot={"env": "good"},
+                    group=f"group-{number}", member=member, group_size=members, temperature=1.0,
+                    slot={"env": "good", **slot},
                 )
             )  # fmt: skip
     return made

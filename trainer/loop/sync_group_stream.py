@@ -25,6 +25,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.kafka.client.loop_thread import LoopThread
 from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.groups.filters import GroupFilter
 from rolloutlog.trainer.loop.job_ranks import JobRanks, RanksDisagree, ranks_of_job
 from rolloutlog.trainer.loop.training_batch import Saved, TrainingBatch
@@ -137,6 +138,14 @@ class SyncGroupStream:
     def state_dict(self, batch: TrainingBatch | None = None) -> dict[str, Any]:
         """What a checkpoint holds of the stream, as `GroupStream.state_dict`; the same on every rank."""
         return self.ranks.tell(lambda: self._stream.state_dict(batch.batch if batch else None))
+
+    def take_evals(self) -> dict[str, EvalReward]:
+        """As `GroupStream.take_evals`; on rank 0."""
+
+        async def taken() -> dict[str, EvalReward]:
+            return self._stream.take_evals()
+
+        return self._thread.wait(taken)
 
     def stop(self) -> None:
         """Let the iteration end at its next wait; a signal handler may call it. The other ranks hear of it."""

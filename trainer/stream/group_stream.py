@@ -27,6 +27,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.lending import Lending
+from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.groups.filters import GroupFilter, installed_filters, with_filters
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
@@ -130,6 +131,10 @@ class GroupStream:
         """True if what the current policy samples couldn't be trained at that step, so that weights must be published
         before it (design/trainer#doomed)."""
         return self._parts.sampler.doomed(step)
+
+    def take_evals(self) -> dict[str, EvalReward]:
+        """Rewards of the evaluation rollouts that were read since they were taken last, by environment."""
+        return self._parts.intake.evals.take()
 
     def stop(self) -> None:
         """Let `batches` end at its next wait; a blob store that is away is waited for no more."""

@@ -29,6 +29,7 @@ from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.trainer.groups.announced import Announced, announced
 from rolloutlog.trainer.groups.arrivals import Arrival, arrivals, policies_of
 from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.eval_rewards import EvalRewards
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, doubts, fact_of, is_rollout
 from rolloutlog.trainer.staleness.agents import claimed_policies
@@ -49,7 +50,8 @@ class Intake:
     """Assemblies by partition, fed from a tail. `changed` and `rejected_now` are for the caller to take and clear.
 
     `rejected_before` are records that a dead letter named when this was opened, and why. Without `payloads` every value
-    is read when it comes. `rejections` counts bad records by reason until the caller clears it.
+    is read when it comes. `rejections` counts bad records by reason until the caller clears it, `evals` what never
+    trains.
     """
 
     tail: Tail
@@ -62,6 +64,7 @@ class Intake:
     changed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     rejected_now: list[tuple[Event, Rejected]] = field(default_factory=list[tuple[Event, Rejected]])
     rejections: Counter[str] = field(default_factory=Counter[str])
+    evals: EvalRewards = field(default_factory=EvalRewards)
     _polled: deque[Event] = field(default_factory=deque[Event])
 
     @property
@@ -125,7 +128,9 @@ class Intake:
         fact = self._announced(event, known)
         if fact is None:
             fact = await self._fact(event)
-            if fact is not None and known is not None and doubts(fact, known):
+            if fact is None:
+                self.evals.see(event)
+            elif known is not None and doubts(fact, known):
                 await self.read_values([known])
         if isinstance(fact, Bad):
             self.rejections[str(fact.rejected.reason)] += 1

@@ -187,7 +187,7 @@ class ModelTraining:
         told, current = time.monotonic(), stream.history.current
         self.report.add(report, current)
         times = {"wait_s": drawn - waited, "train_s": trained - drawn, "tell_s": told - trained, "time": time.time()}
-        return row_of(batch, report, numbers, current, times)
+        return row_of(batch, report, numbers, current, stream.take_evals(), times)
 
     def _stepped(self, stepping: ModelStep, batch: TrainingBatch, step: int) -> StepNumbers:
         """The optimiser steps of a batch, and their numbers on average."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from rolloutlog.contract.policies import Policy
 from rolloutlog.trainer.dispatch.batch import DrawnGroup
+from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.loop.training_batch import TrainingBatch
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.training.model_step import StepNumbers
@@ -21,9 +22,14 @@ Row = dict[str, Any]
 
 
 def row_of(
-    batch: TrainingBatch, report: StepReport, numbers: StepNumbers, current: Policy | None, times: Mapping[str, float]
+    batch: TrainingBatch,
+    report: StepReport,
+    numbers: StepNumbers,
+    current: Policy | None,
+    evals: Mapping[str, EvalReward],
+    times: Mapping[str, float],
 ) -> Row:
-    """Everything of one step; `current` is the policy after it, `times` are seconds."""
+    """Everything of one step; `current` is the policy after it, `evals` what passed by until then, `times` seconds."""
     masked = report.response_tokens - report.trainable_tokens
     return {
         **report.as_json(),
@@ -33,6 +39,7 @@ def row_of(
         "masked_share": masked / max(report.response_tokens, 1),
         "kinds": dict(Counter(kind_of(group) for group in batch.groups)),
         "rewards": rewards_of(batch),
+        "evals": {env: _eval(said) for env, said in sorted(evals.items())},
         **times,
     }
 
@@ -52,6 +59,10 @@ def rewards_of(batch: TrainingBatch) -> dict[str, float]:
         for member in group.members:
             rewards[name].append(member.reward)
     return {name: fmean(rewards[name]) for name in sorted(rewards)}
+
+
+def _eval(said: EvalReward) -> Row:
+    return {"reward": said.mean, "members": said.members, "policy": said.policy and list(said.policy)}
 
 
 def _slot(group: DrawnGroup) -> Any:
