@@ -49,8 +49,8 @@ def fill(fold: Fold, first: int, count: int) -> None:
     """Sources at those offsets."""
     for offset in range(first, first + count):
         read = decode(encode(row(id_of("bench", offset // GROUP), offset % GROUP, offset)))
-        if isinstance(read, RolloutRow) and (source := fold.pool.offer(read, fold.census.skipped)) is not None:
-            fold.pool.add(source, read)
+        if isinstance(read, RolloutRow):
+            fold.pool.add(read, fold.census.skipped)
 
 
 def draw(fold: Fold, settings: Settings) -> float:

@@ -48,6 +48,8 @@ class Shape(NamedTuple):
 
     def check(self, other: Shape) -> None:
         """Refuse a record of another shape. Raises Rejected(group-size) or Rejected(origin)."""
+        if other == self:
+            return
         if (other.size, other.needed) != (self.size, self.needed):
             raise Rejected(
                 RejectReason.GROUP_SIZE,

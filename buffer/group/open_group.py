@@ -71,8 +71,10 @@ class Kin:
     @property
     def is_eval(self) -> bool:
         """True for a group that never trains, as a good record or its origin seed says."""
-        said = [kinship for kinship in (self.recorded, self.promised) if kinship is not None]
-        return any(kinship.kind is RunKind.EVAL for kinship in said)
+        recorded, promised = self.recorded, self.promised
+        return (recorded is not None and recorded.kind is RunKind.EVAL) or (
+            promised is not None and promised.kind is RunKind.EVAL
+        )
 
     def learn(self, row: RolloutRow) -> bool:
         """The first good record says it, and the first bad one hints at it; False if this is no news."""
@@ -129,6 +131,10 @@ class OpenGroup:
     def mark(self) -> Mark | None:
         """The candidate that the origin seed drew."""
         return None if self.seed is None else mark_of(self.seed, self.partition)
+
+    def is_late(self, _offset: int) -> bool:
+        """No record comes too late."""
+        return False
 
     def agrees_on(self, shape: Shape) -> bool:
         """True where good records of the group have that shape."""

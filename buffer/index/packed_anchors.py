@@ -6,7 +6,8 @@ read. Leaves out: finding anchors (`rolloutlog.buffer.derivations`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -30,7 +31,8 @@ def pack(anchors: Iterable[AnchorPoint]) -> bytes:
     return _ENCODER.encode(places) if places else b""
 
 
-def places_of(packed: bytes) -> dict[str, list[int]]:
+@lru_cache(1)  # a row that is read is checked, then folded
+def places_of(packed: bytes) -> Mapping[str, Sequence[int]]:
     """Of each kind node and tokens, again and again."""
     return _DECODER.decode(packed) if packed else {}
 
@@ -47,5 +49,5 @@ def unpack(packed: bytes) -> list[AnchorPoint]:
 
 def check_packed(packed: bytes) -> None:
     """Refuse what no shard packs. Raises ValueError."""
-    if packed and any(len(numbers) % 2 or not numbers for numbers in _DECODER.decode(packed).values()):
+    if packed and any(len(numbers) % 2 or not numbers for numbers in places_of(packed).values()):
         raise ValueError("an anchor of a row without its tokens")

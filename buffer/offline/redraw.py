@@ -135,13 +135,13 @@ class Redraw:
             pool.release(candidate)
 
     def _drawn(self, draw: Draw) -> CandidateDraw | None:
-        """Copies, since the fold goes on."""
+        """What it is now, since the fold goes on."""
         pool = self.past.fold.pool
         if not (count := len(pool.live)):
             return None
         candidate = pool.live[drawn_rank(count, self.settings.buffer.salt, self.partition, draw.number)]
         earlier = candidate.draws + candidate.in_flight
-        return CandidateDraw(draw, copy(pool.sources[candidate.offset]), copy(candidate), earlier)
+        return CandidateDraw(draw, pool.sources[candidate.offset].packed, copy(candidate), earlier)
 
 
 def key_of_seed(seed: Seed) -> CandidateKey | None:

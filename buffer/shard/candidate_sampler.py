@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey, SourceRecord
+from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
 from rolloutlog.buffer.sources.draws import allowed, drawn_rank, share
 from rolloutlog.buffer.sources.pool import Pool
+from rolloutlog.buffer.sources.source_table import PackedSource, SourceRecord
 from rolloutlog.contract.events.seeds import LAST_DRAW, Draw
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
@@ -27,7 +28,7 @@ class CandidateDraw(NamedTuple):
     """One draw; `earlier` counts the draws of its candidate before it."""
 
     draw: Draw
-    source: SourceRecord
+    source: PackedSource
     candidate: Candidate
     earlier: int
 
@@ -85,7 +86,7 @@ class CandidateSampler:
             return None
         draw = Draw(number=number, **known)
         self.next_number = number + 1
-        return CandidateDraw(draw, source, candidate, candidate.draws + candidate.in_flight - 1)
+        return CandidateDraw(draw, source.packed, candidate, candidate.draws + candidate.in_flight - 1)
 
     def _take(self, fold: Fold, number: int) -> tuple[SourceRecord, Candidate]:
         return fold.pool.take(drawn_rank(len(fold.pool.live), self.settings.buffer.salt, fold.partition, number))

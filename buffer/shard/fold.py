@@ -78,9 +78,11 @@ class Fold:
         """Fold one row. Raises Rejected where a live event clashes with its group: then nothing changed."""
         if of_source(row):
             self._begin_source()
-        elif ends_source(row):
+        elif self.own_groups is not None and ends_source(row):
             self._end_source()
         match row:
+            case RolloutRow():
+                return self._of_group(row)
             case StateRow():
                 return self._state(row)
             case EndedRow():
@@ -117,8 +119,8 @@ class Fold:
         return disposition
 
     def _apply(self, row: GroupRow) -> Disposition:
-        if isinstance(row, RolloutRow) and (row.dead or self.groups.is_late(row.group, row.offset)):
-            return self._dead(row)
+        if isinstance(row, RolloutRow):
+            return self._record(row)
         if isinstance(row, SeedRow):
             return self._seed(row)
         if self.groups.is_forgotten(row.group):
@@ -126,8 +128,6 @@ class Fold:
                 self.pool.annotate(row)
             return _of_forgotten(row)
         match row:
-            case RolloutRow():
-                return self._rejected(row) if row.rejected else self._rollout(row)
             case AnnotationRow():
                 return self._annotation(row)
             case CancelRow():
@@ -140,25 +140,35 @@ class Fold:
 
     # rows of `rollouts`
 
-    def _rollout(self, row: RolloutRow) -> Disposition:
-        entry = self.groups.entry(row.group)
+    def _record(self, row: RolloutRow) -> Disposition:
+        entry = self.groups.find(row.group)
+        if row.dead or (self.groups.is_late(row.group, row.offset) if entry is None else entry.is_late(row.offset)):
+            return self._dead(row)
+        if row.rejected:
+            return self._rejected(row)
+        return self._rollout(row, self.groups.open(row.group) if entry is None else entry)
+
+    def _rollout(self, row: RolloutRow, entry: OpenGroup | ClosedGroup) -> Disposition:
         group = _membership(entry)
         record = Record(
-            attempt=row.attempt,
-            status=row.status,
-            handle=row.handle(self.partition),
-            digest=row.digest,
-            timestamp=row.timestamp,
-            reward=row.reward,
-            oldest_policy=row.oldest,
-            sampled=row.sampled,
+            row.attempt,
+            row.status,
+            row.handle(self.partition),
+            row.digest,
+            row.timestamp,
+            row.reward,
+            row.oldest,
+            row.sampled,
         )
         disposition = group.admit(shape_of(row), row.member, record)
         if disposition is Disposition.DUPLICATE:
             return disposition
-        entry.kin.learn(row)
-        self.pool.supersede(row.group, row.member, row.attempt)
-        self._add_source(row, group.member(row.member), dead=disposition is Disposition.SUPERSEDED)
+        if entry.kin.recorded is None:
+            entry.kin.learn(row)
+        member = group.members[row.member]
+        if len(member.seen) > 1:
+            self.pool.supersede(row.group, row.member, row.attempt)
+        self._add_source(row, member, dead=disposition is Disposition.SUPERSEDED)
         return disposition
 
     def _rejected(self, row: RolloutRow) -> Disposition:
@@ -182,13 +192,12 @@ class Fold:
 
     def _add_source(self, row: RolloutRow, member: Member | None, *, dead: bool) -> None:
         """Take the places of a record's candidates; None where it isn't the member's."""
-        source = self.pool.offer(row, self.census.skipped, heeded=member is not None, dead=dead)
-        if source is None:
+        notes = None if member is None or not member.notes else member.notes.get(row.attempt)
+        if notes is None:
+            self.pool.add(row, self.census.skipped, heeded=member is not None, dead=dead)
             return
-        notes = None if member is None else member.notes.get(row.attempt)
-        if notes is not None:
-            source.reward, source.notes = notes.facts.get("reward", row.reward), frozenset(notes.ids)
-        self.pool.add(source, row)
+        reward = notes.facts.get("reward", row.reward)
+        self.pool.add(row, self.census.skipped, dead=dead, reward=reward, notes=frozenset(notes.ids))
 
     def _annotation(self, row: AnnotationRow) -> Disposition:
         entry = self.groups.entry(row.group)
@@ -263,7 +272,7 @@ class Fold:
             return
         if isinstance(row, RolloutRow | AnnotationRow | CancelRow) and entry.settled_at is None and group.settled:
             entry.settled_at = row.offset + 1
-        if entry.kin.is_eval and entry.settled_at is not None:
+        if entry.settled_at is not None and entry.kin.is_eval:
             self._end(row.group, entry.settled_at, None, EVAL)
 
     def _end(self, group: str, as_of: int, final_at: int | None, how: str) -> None:

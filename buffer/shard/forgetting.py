@@ -52,21 +52,20 @@ class Forgetting:
             return self._reads(Topic.ROLLOUTS, closed.as_of, group)
         if not closed.is_past_origin(at[Topic.SEEDS]):
             return closed.origin_at is not None and self._reads(Topic.SEEDS, closed.origin_at + 1, group)
-        if (standing := pool.standing(group)) is not None:
-            return self._leaves(pool, standing, group)
+        if pool.standing(group) is not None:
+            return False  # the pool tells when it isn't any more
         if closed.mark is None:
             return True
         source = closed.mark.offset
         if source >= at[Topic.ROLLOUTS]:
             return self._reads(Topic.ROLLOUTS, source + 1, group)
-        return source not in pool.sources or self._leaves(pool, source, group)
+        if source not in pool.sources:
+            return True
+        pool.waiting.setdefault(source, set()).add(group)
+        return False
 
     def _reads(self, topic: Topic, offset: int, group: str) -> bool:
         heappush(self.reading[topic], (offset, group))
-        return False
-
-    def _leaves(self, pool: Pool, source: int, group: str) -> bool:
-        pool.waiting.setdefault(source, set()).add(group)
         return False
 
 

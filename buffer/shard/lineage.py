@@ -17,7 +17,7 @@ from rolloutlog.buffer.derivations.snapshots import snapshots_of
 from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.shard.re_emission import MemberRetry
-from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
+from rolloutlog.buffer.sources.candidates import Candidate, SourceFacts
 from rolloutlog.contract.events import seeds
 from rolloutlog.contract.events.seeds import Anchor, Ask, Draw, Seed
 from rolloutlog.contract.ids import derived_group_id, derived_seed_id, id_of, member_seed_id, rollout_id
@@ -29,7 +29,7 @@ LEAST_GROUP = 2
 
 
 def derived_seed(
-    source: SourceRecord,
+    source: SourceFacts,
     candidate: Candidate,
     trajectory: Trajectory,
     draw: Draw,
@@ -81,7 +81,7 @@ def _room(tokens: int, settings: DerivationSettings, buffer: BufferSettings) -> 
     return buffer.seq_len - tokens
 
 
-def source_of(source: SourceRecord, partition: int, trajectory: Trajectory) -> seeds.Source:
+def source_of(source: SourceFacts, partition: int, trajectory: Trajectory) -> seeds.Source:
     """What a seed says of its immediate source; where it was imported, with the trace of its main agent."""
     row = source.row
     trace = row.source if row.origin is None else None

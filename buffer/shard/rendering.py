@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.lineage import derived_seed
-from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
+from rolloutlog.buffer.sources.candidates import Candidate, SourceFacts
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.rollouts import check_seed
 from rolloutlog.contract.events.seeds import Draw, Seed, seed_event
@@ -30,7 +30,7 @@ class Void:
 
 
 def rendered(
-    source: SourceRecord, candidate: Candidate, trajectory: Trajectory, draw: Draw, settings: Settings, partition: int
+    source: SourceFacts, candidate: Candidate, trajectory: Trajectory, draw: Draw, settings: Settings, partition: int
 ) -> Seed | Void:
     """The seed of a candidate; `candidate.draws` counts the draws before this one."""
     own = next(each for each in settings.buffer.derivations if each.name == candidate.derivation)

@@ -59,6 +59,10 @@ class RowPlaces:
         """A row lies at `offset`."""
         self.end = offset + 1
         match row:
+            case RolloutRow():
+                if groups.find(row.group) is not None:
+                    self.groups.setdefault(row.group, offset)
+                pool.sources.placed(row.offset, offset)
             case WantedRow():
                 self.wanted = offset
             case StateRow():
@@ -71,15 +75,13 @@ class RowPlaces:
             case _:
                 if groups.find(row.group) is not None:
                     self.groups.setdefault(row.group, offset)
-                if isinstance(row, RolloutRow) and (source := pool.sources.get(row.offset)) is not None:
-                    source.first_row = offset
                 if isinstance(row, SeedRow) and row.draws and row.seed.source is not None:
                     self._drew(row.seed.source.where.place, offset, pool)
 
     def _drew(self, source: int, offset: int, pool: Pool) -> None:
         """A seed drew that source; its row is needed with it where it lies before the source's own."""
-        known = pool.sources.get(source)
-        if source in pool.early or (known is not None and known.first_row is None):
+        slot = pool.sources.slot_of(source)
+        if source in pool.early or (slot is not None and pool.sources.first_row(slot) is None):
             self.early.setdefault(source, offset)
 
     def needed(self, pool: Pool) -> int:
@@ -90,8 +92,12 @@ class RowPlaces:
         """What sources, seeds before their sources, and ids need."""
         while self.early and (first := next(iter(self.early))) not in pool.sources and first not in pool.early:
             del self.early[first]
-        source = pool.sources.oldest  # they are in the order of their rows
-        rows = (source and source.first_row, next(iter(self.early.values()), None), self.chunks.needed)
+        slot = pool.sources.oldest  # they are in the order of their rows
+        rows = (
+            None if slot is None else pool.sources.first_row(slot),
+            next(iter(self.early.values()), None),
+            self.chunks.needed,
+        )
         return min((row for row in rows if row is not None), default=self.end)
 
     def carry(self, groups: GroupTable, pool: Pool) -> list[CarriedRow]:
@@ -101,7 +107,7 @@ class RowPlaces:
         if next(iter(self.groups.values()), limit) >= limit:
             return []
         first = [(group, at) for group, at in islice(self.groups.items(), FEW + 1) if at < limit]
-        if len(first) > FEW or any(group in pool.kin for group, _ in first):
+        if len(first) > FEW or any(pool.sources.has_kin(group) for group, _ in first):
             return []
         rows = [
             CarriedRow(group, self.carried.get(group, at), packed_group(entry))

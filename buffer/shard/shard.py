@@ -245,9 +245,9 @@ class Shard:
 
     def missing(self) -> list[Handle]:
         """Payloads that the draws under way need and that aren't cached."""
-        rows = {drawn.source.row.offset: drawn.source.row for drawn in self.sampler.queue}
-        gone = [row for at, row in rows.items() if at not in self.cache and at not in self.supplied]
-        return sorted(row.handle(self.fold.partition) for row in gone)
+        sources = {drawn.source.offset: drawn.source for drawn in self.sampler.queue}
+        gone = [source for at, source in sources.items() if at not in self.cache and at not in self.supplied]
+        return sorted(source.row.handle(self.fold.partition) for source in gone)
 
     def supply(self, handle: Handle, payload: Trajectory | Void) -> None:
         """A payload that was missing, or why it can't be had."""
@@ -273,7 +273,7 @@ class Shard:
         return False
 
     def _payload(self, drawn: CandidateDraw) -> Trajectory | Void | None:
-        offset = drawn.source.row.offset
+        offset = drawn.source.offset
         return self.supplied.get(offset) or self.cache.get(offset)
 
     def _render(self, drawn: CandidateDraw, payload: Trajectory | Void, now: int) -> Outgoing | Void:
@@ -282,7 +282,7 @@ class Shard:
         partition = self.fold.partition
         known = drawn.candidate
         candidate = Candidate(known.offset, known.derivation, known.point, drawn.earlier)
-        seed = rendered(drawn.source, candidate, payload, drawn.draw, self.settings, partition)
+        seed = rendered(drawn.source.facts, candidate, payload, drawn.draw, self.settings, partition)
         if isinstance(seed, Void):
             return seed
         return emitted(seed, self.settings, partition=partition, source=self.source, now=now)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from sortedcontainers import SortedList
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.sources.candidates import SourceRecord
+from rolloutlog.buffer.sources.source_table import SourceRecord
 from rolloutlog.contract.settings import KeepSettings
 
 
@@ -37,6 +37,11 @@ class Limits:
         self._by_env: dict[str, SortedList[int]] = {}
         self._env_sizes: Counter[str] = Counter()
 
+    @property
+    def is_set(self) -> bool:
+        """True where more than the capacity and the reward bounds what is kept."""
+        return self._keep.max_age is not None or self._env_most is not None
+
     def takes(self, reward: float | None) -> bool:
         """True for a reward in the band; a pending one may still come to lie in it."""
         low, high = self._keep.min_reward, self._keep.max_reward
@@ -55,13 +60,13 @@ class Limits:
         if self._keep.max_age is not None and (newest := source.row.newest) is not None:
             self._by_version.remove((newest.version, source.offset))
         if self._env_most is not None:
-            self._by_env[source.like.env or ""].remove(source.offset)
+            self._by_env[source.env].remove(source.offset)
             self.shrink(source, source.size)
 
     def shrink(self, source: SourceRecord, count: int) -> None:
         """So many candidates of a source left."""
         if self._env_most is not None:
-            self._env_sizes[source.like.env or ""] -= count
+            self._env_sizes[source.env] -= count
 
     def aged(self, row: RolloutRow) -> Iterator[int]:
         """Offsets of sources that are too old now that this record came; each must leave before the next is asked."""

@@ -17,11 +17,11 @@ from heapq import heappop, heappush
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import AnnotationRow
-from rolloutlog.buffer.sources.candidates import NOTHING_TOLD, Candidate, CandidateKey, Mark, SourceRecord
+from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey, Mark
 from rolloutlog.buffer.sources.limits import Eviction, Limits
 from rolloutlog.buffer.sources.live import LiveCandidates
 from rolloutlog.buffer.sources.screening import Screening, Skips
-from rolloutlog.buffer.sources.source_list import SourceList
+from rolloutlog.buffer.sources.source_table import NOTHING_TOLD, SourceRecord, SourceTable
 from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.settings import BufferSettings
 
@@ -30,19 +30,18 @@ from rolloutlog.contract.settings import BufferSettings
 class Pool:
     """At most `capacity` candidates, of the newest sources, none older than `floor`, an offset on `rollouts`.
 
-    `kin` are the sources of each group, in their order; `early` holds marks of records that aren't folded yet, the
-    lowest of which is the first of `awaited`. `live` follows every change, of the fold and of what is in flight;
-    `evicted` counts the candidates that weren't kept. `waiting` are groups by the source that must leave before they
-    can be forgotten, `freed` those of which it did.
+    `early` holds marks of records that aren't folded yet, the lowest of which is the first of `awaited`. `live` follows
+    every change, of the fold and of what is in flight; `evicted` counts the candidates that weren't kept. `waiting` are
+    groups by the source from which they were drawn, which must leave before they can be forgotten; `freed` are those of
+    which it did, or whose own records did.
     """
 
     capacity: int
     screening: Screening = field(compare=False)
     limits: Limits = field(compare=False)
-    sources: SourceList
+    sources: SourceTable
     live: LiveCandidates = field(compare=False)
     floor: int = field(default=-BEFORE, compare=False)
-    kin: dict[str, list[SourceRecord]] = field(default_factory=dict[str, "list[SourceRecord]"], compare=False)
     early: dict[int, Counter[Mark]] = field(default_factory=dict[int, "Counter[Mark]"])
     awaited: list[int] = field(default_factory=list[int], compare=False)
     size: int = 0
@@ -53,133 +52,154 @@ class Pool:
     @classmethod
     def empty(cls, settings: BufferSettings) -> Pool:
         """A pool before its first source."""
-        screening, sources = Screening(settings), SourceList()
+        screening, sources = Screening(settings), SourceTable()
         limits = Limits(settings.keep, settings.capacity)
         return cls(settings.capacity, screening, limits, sources, LiveCandidates(sources, screening))
 
-    def offer(self, row: RolloutRow, skips: Skips, *, heeded: bool = True, dead: bool = False) -> SourceRecord | None:
-        """The source that a record would be, for `add`; None where it is none, or older than all that were kept."""
-        if row.offset < self.floor or (source := self.screening.source_of(row, skips)) is None:
-            return None
-        source.heeded, source.dead = heeded, dead
-        return source
-
-    def add(self, source: SourceRecord, row: RolloutRow) -> None:
-        """Take in the newest record's source, unless its own reward is one that isn't kept."""
-        if not self.limits.takes(row.reward):
-            self.evicted[Eviction.REWARD] += source.size
+    def add(
+        self,
+        row: RolloutRow,
+        skips: Skips,
+        *,
+        heeded: bool = True,
+        dead: bool = False,
+        reward: float | None = None,
+        notes: frozenset[str] = NOTHING_TOLD,
+    ) -> None:
+        """Take in the newest record, unless it is no source, or older than all that were kept, or its own reward is one
+        that isn't kept. `notes` said its `reward` before."""
+        if row.offset < self.floor or (offer := self.screening.offer_of(row, skips)) is None:
             return
-        kin = self.kin.setdefault(source.group, [])
-        source.group = kin[0].group if kin else source.group  # one text for all
-        kin.append(source)
-        self.size += source.size
-        if (marks := self.early.pop(row.offset, None)) is not None:
-            for mark in marks.elements():
-                self._mark(source, mark)
-        self.sources.append(source)
-        self.live.add(source)
-        self.limits.add(source, row)
-        self._make_room(row)
-
-    def _make_room(self, row: RolloutRow) -> None:
-        """That record came: what is above a limit leaves, the oldest first."""
-        for offset in self.limits.aged(row):
-            self._evict(self.sources[offset], Eviction.AGE)
-        for offset in self.limits.crowded(row):
-            self._evict_first(self.sources[offset], Eviction.ENV_SHARE)
+        if not self.limits.takes(row.reward):
+            self.evicted[Eviction.REWARD] += offer.size
+            return
+        live = self.screening.none_live if dead else self.screening.live_of(offer, row.reward)
+        slot = self.sources.append(row, offer, live, dead=dead, heeded=heeded)
+        self.size += offer.size
+        if notes or row.offset in self.early:
+            self._say_early(slot, reward, notes)
+        if self.limits.is_set:
+            self.limits.add(SourceRecord(self.sources, slot), row)
+            self._limit(row)
         while self.size > self.capacity and (oldest := self.sources.oldest) is not None:
             self._evict_first(oldest, Eviction.CAPACITY)
 
-    def _evict_first(self, source: SourceRecord, why: Eviction) -> None:
+    def _say_early(self, slot: int, reward: float | None, notes: frozenset[str]) -> None:
+        """What was said of the newest record before it came."""
+        if notes:
+            self.sources.tell(slot, notes, reward)
+        for mark in self.early.pop(self.sources.offset(slot), Counter[Mark]()).elements():
+            self._mark(slot, mark)
+        self.live.look_again(slot)
+
+    def _limit(self, row: RolloutRow) -> None:
+        """That record came: what is above a limit leaves, the oldest first."""
+        for offset in self.limits.aged(row):
+            self._evict(self.sources[offset].slot, Eviction.AGE)
+        for offset in self.limits.crowded(row):
+            self._evict_first(self.sources[offset].slot, Eviction.ENV_SHARE)
+
+    def _evict_first(self, slot: int, why: Eviction) -> None:
         """Drop the first candidate of a source, and the source with the last of them."""
-        if source.size == 1:
-            self._evict(source, why)
+        if self.sources.size(slot) == 1:
+            self._evict(slot, why)
             return
-        self.candidates(source).pop(0)
-        self.live.look_again(source)
-        self.limits.shrink(source, 1)
+        self._candidates(slot).pop(0)
+        self.live.look_again(slot)
+        self.limits.shrink(SourceRecord(self.sources, slot), 1)
         self.size -= 1
         self.evicted[why] += 1
 
-    def _evict(self, source: SourceRecord, why: Eviction) -> None:
-        self.size -= source.size
-        self.evicted[why] += source.size
-        self.limits.remove(source)
-        self.live.remove(source)
-        self.sources.remove(source.offset)
-        if left := [other for other in self.kin[source.group] if other is not source]:
-            self.kin[source.group] = left
-        else:
-            del self.kin[source.group]
-        self.freed |= self.waiting.pop(source.offset, set())
-        if self.sources.is_sparse:
-            self.sources.compact()
+    def _evict(self, slot: int, why: Eviction) -> None:
+        sources, size = self.sources, self.sources.size(slot)
+        offset, group = sources.offset(slot), sources.group(slot)
+        self.size -= size
+        self.evicted[why] += size
+        if self.limits.is_set:
+            self.limits.remove(SourceRecord(sources, slot))
+        self.live.remove(slot)
+        sources.remove(slot)
+        self.freed |= self.waiting.pop(offset, set())
+        if self.standing(group) is None:
+            self.freed.add(group)
+        if sources.is_sparse:
+            sources.compact()
             self.live.renumber()
 
     @property
     def oldest(self) -> int:
         """Offset of the oldest source; 0 without any."""
         oldest = self.sources.oldest
-        return 0 if oldest is None else oldest.offset
+        return 0 if oldest is None else self.sources.offset(oldest)
 
     def annotate(self, row: AnnotationRow) -> bool:
         """A late reward: False if it changes no source. One that isn't kept takes every record of that attempt away,
         whether it stands or not; another one is told to the record that stands."""
-        told = [
-            source
-            for source in self.kin.get(row.group, ())
-            if (source.offset < 0) == (row.offset < 0)
-            and (source.member, source.attempt, source.like.group_size) == (row.member, row.attempt, row.group_size)
-        ]
+        told = [self.sources.offset(slot) for slot in self.sources.kin(row.group) if self._is_of(slot, row)]
         if not self.limits.takes(row.reward):
-            for source in told:
-                self._evict(source, Eviction.REWARD)
+            for offset in reversed(told):
+                self._evict(self.sources[offset].slot, Eviction.REWARD)
             return bool(told)
-        news = [source for source in told if source.heeded and row.id not in source.notes]
-        for source in news:
-            source.notes |= {row.id}
-            source.reward = row.reward
-            self.live.look_again(source)
+        news = [offset for offset in told if self._tell(self.sources[offset].slot, row)]
         return bool(news)
 
+    def _is_of(self, slot: int, row: AnnotationRow) -> bool:
+        own, size = self.sources.own(slot), self.sources.offers[slot].like.group_size
+        is_there = (self.sources.offset(slot) < 0) == (row.offset < 0)
+        return is_there and (own.member, own.attempt, size) == (row.member, row.attempt, row.group_size)
+
+    def _tell(self, slot: int, row: AnnotationRow) -> bool:
+        known = self.sources.told.get(self.sources.offset(slot))
+        notes = NOTHING_TOLD if known is None else known.notes
+        if row.id in notes or not self.sources.is_heeded(slot):
+            return False
+        self.sources.tell(slot, notes | {row.id}, row.reward)
+        self.live.look_again(slot)
+        return True
+
     def standing(self, group: str) -> int | None:
-        """Offset of the newest record here that stands in that group, or did."""
-        return next((source.offset for source in reversed(self.kin.get(group, ())) if source.heeded), None)
+        """Slot of the newest record here that stands in that group, or did."""
+        return next((slot for slot in self.sources.kin(group) if self.sources.is_heeded(slot)), None)
 
     def supersede(self, group: str, member: int, attempt: int) -> None:
         """A record of that attempt is on the log: sources of lower ones are dead places."""
-        for source in self.kin.get(group, ()):
-            if source.heeded and source.member == member and source.attempt < attempt:
-                self._kill(source)
+        for slot in self.sources.kin(group):
+            if self.sources.is_heeded(slot):
+                own = self.sources.own(slot)
+                if own.member == member and own.attempt < attempt:
+                    self._kill(slot)
 
     def end(self, group: str, as_of: int) -> None:
         """The group has ended: sources at or above `as_of` came too late, and are dead places."""
-        for source in self.kin.get(group, ()):
-            if source.heeded and source.offset >= as_of:
-                source.reward, source.notes, source.heeded = source.row.reward, NOTHING_TOLD, False
-                self._kill(source)
+        for slot in self.sources.kin(group):
+            if self.sources.offset(slot) < as_of:
+                return  # the newest come first
+            if self.sources.is_heeded(slot):
+                self.sources.untell(slot)
+                self.sources.unheed(slot)
+                self._kill(slot)
 
     def forget(self, group: str) -> None:
         """Nothing is said of that group any more."""
         self.end(group, 0)
 
-    def _kill(self, source: SourceRecord) -> None:
-        source.dead = True
-        self.live.look_again(source)
+    def _kill(self, slot: int) -> None:
+        self.sources.kill(slot)
+        self.live.look_again(slot)
 
     def mark(self, mark: Mark, next_offset: int) -> None:
         """Count a draw or a refusal; `next_offset` is that of the fold of `rollouts`, so the record may come later."""
-        if (source := self.sources.get(mark.offset)) is not None:
-            self._mark(source, mark)
-            self.live.look_again(source)
+        if (slot := self.sources.slot_of(mark.offset)) is not None:
+            self._mark(slot, mark)
+            self.live.look_again(slot)
         elif mark.offset >= next_offset:
             if mark.offset not in self.early:
                 self.early[mark.offset] = Counter()
                 heappush(self.awaited, mark.offset)
             self.early[mark.offset][mark] += 1
 
-    def _mark(self, source: SourceRecord, mark: Mark) -> None:
-        for candidate in self.candidates(source):
+    def _mark(self, slot: int, mark: Mark) -> None:
+        for candidate in self._candidates(slot):
             candidate.marked(mark)
 
     def settle(self, next_offset: int) -> None:
@@ -187,32 +207,36 @@ class Pool:
         while self.awaited and self.awaited[0] < next_offset:
             self.early.pop(heappop(self.awaited), None)
 
-    def candidates(self, source: SourceRecord) -> list[Candidate]:
-        """The candidates of a source of the pool, to be changed: from now on it keeps them."""
-        if source.made is None:
-            source.made = self.screening.candidates(source)
-        return source.made
+    def _candidates(self, slot: int) -> list[Candidate]:
+        """The candidates of a source, to be changed: from now on it keeps them."""
+        return self.sources.made.setdefault(self.sources.offset(slot), self.screening.candidates(self.sources, slot))
+
+    def candidates(self, offset: int) -> list[Candidate]:
+        """The candidates that are left of a source, to look at."""
+        return self.screening.candidates(self.sources, self.sources[offset].slot)
 
     def candidate(self, key: CandidateKey) -> Candidate | None:
         """That candidate, to be changed."""
-        source = self.sources.get(key[0])
-        return None if source is None else next((one for one in self.candidates(source) if one.key == key), None)
+        slot = self.sources.slot_of(key[0])
+        return None if slot is None else next((one for one in self._candidates(slot) if one.key == key), None)
 
     def part(self) -> None:
         """What comes from now on is of another log, whose groups may have the same names: nothing that it says concerns
         the sources that are here."""
-        for source in self.sources.ordered():
-            source.notes, source.heeded = NOTHING_TOLD, False
+        for slot in self.sources.slots():
+            self.sources.void_notes(slot)
+            self.sources.unheed(slot)
 
     # what isn't in the fold
 
     def take(self, rank: int) -> tuple[SourceRecord, Candidate]:
         """The live candidate at that rank, of which a draw is under way from now on."""
-        source, side, within = self.live.find(rank)
-        candidate = self.screening.on(source, side, self.candidates(source))[within]
+        slot, side, within = self.live.find(rank)
+        self._candidates(slot)
+        candidate = self.screening.on(self.sources, slot, side)[within]
         candidate.in_flight += 1
-        self.live.look_again(source)
-        return source, candidate
+        self.live.look_again(slot)
+        return SourceRecord(self.sources, slot), candidate
 
     def hold(self, candidate: Candidate) -> None:
         """A draw of it is under way, whatever its rank."""
@@ -230,11 +254,11 @@ class Pool:
         self._look_again(candidate)
 
     def _look_again(self, candidate: Candidate) -> None:
-        if (source := self.sources.get(candidate.offset)) is not None:
-            self.live.look_again(source)
+        if (slot := self.sources.slot_of(candidate.offset)) is not None:
+            self.live.look_again(slot)
 
     def __iter__(self) -> Iterator[tuple[SourceRecord, Candidate]]:
         """All candidates in the order (offset, node), live or not."""
-        for source in self.sources.ordered():
-            for candidate in self.screening.candidates(source):
-                yield source, candidate
+        for slot in self.sources.slots():
+            for candidate in self.screening.candidates(self.sources, slot):
+                yield SourceRecord(self.sources, slot), candidate

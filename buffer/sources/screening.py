@@ -8,17 +8,18 @@ Leaves out: the rules themselves (`selection`), and which candidate is drawn (`d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rolloutlog.buffer.derivations.protocol import Balanced, right_of
 from rolloutlog.buffer.index.packed_anchors import places_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
-from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
-from rolloutlog.buffer.sources.packed_row import like_row, shared_facts, unpacked_places
+from rolloutlog.buffer.sources.candidates import Candidate
+from rolloutlog.buffer.sources.packed_row import like_row, shared_facts
 from rolloutlog.buffer.sources.selection import in_band, skip_of
 from rolloutlog.buffer.sources.source_rule import SourceRule
+from rolloutlog.buffer.sources.source_table import Offer, SourceTable
 from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.settings import BufferSettings
 
@@ -27,14 +28,27 @@ Skips = Counter[tuple[str, Skip]]
 PLAIN, FIRST_BALANCED = 0, 1
 """Sides: of all derivations that aren't balanced; then right and wrong ones of each that is."""
 MOST_KINDS = 4096
-"""Sets of shared facts that are remembered; a source keeps its own."""
+"""Sets of shared facts that are remembered, and of numbers; a source keeps its own."""
+Key = tuple[str, Skip]
 
 
-class _Kind(NamedTuple):
-    """Records that share all facts by which a derivation takes them or not."""
+@dataclass(slots=True, frozen=True)
+class _Kind:
+    """Records that share all facts by which a derivation takes them or not. `offers` are what was found in them by the
+    counts, and `by_anchors` by the kinds of their anchors, with the skips, where nothing else decides."""
 
     like: RolloutRow
     skips: tuple[Skip | None, ...]
+    offers: dict[tuple[int, ...], Offer] = field(default_factory=dict[tuple[int, ...], Offer])
+    by_anchors: dict[tuple[str, ...], _Screened] = field(default_factory=dict[tuple[str, ...], "_Screened"])
+
+
+@dataclass(slots=True, frozen=True)
+class _Screened:
+    """What derivations find in a record; None where none of them finds anything. `skipped` are those that don't."""
+
+    offer: Offer | None
+    skipped: tuple[Key, ...]
 
 
 class Screening:
@@ -44,9 +58,10 @@ class Screening:
     def __init__(self, settings: BufferSettings) -> None:
         self._salt = settings.salt
         self._rules = [SourceRule(own, settings.seq_len) for own in settings.derivations]
+        self._bands = [rule for rule in self._rules if not in_band(None, rule.settings.select)]
         self._place = {own.name: place for place, own in enumerate(settings.derivations)}
         self._kinds: dict[object, _Kind] = {}
-        self._tuples: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._lives: dict[tuple[tuple[int, ...], float | None], tuple[int, ...]] = {}
         balances = [(own.name, own.derive) for own in settings.derivations if isinstance(own.derive, Balanced)]
         self.balanced = [name for name, _ in balances]
         self.sides = FIRST_BALANCED + 2 * len(balances)
@@ -57,21 +72,48 @@ class Screening:
 
     # what a record offers
 
-    def source_of(self, row: RolloutRow, skips: Skips) -> SourceRecord | None:
-        """The source that a record is, unless the derivations find nothing in it, which is counted in `skips`."""
+    def offer_of(self, row: RolloutRow, skips: Skips) -> Offer | None:
+        """What the derivations find in a record, unless that is nothing; what they don't is counted in `skips`."""
         kind = self._kind_of(row)
         places = places_of(row.packed)
-        counts = [0] * len(self._rules)
+        screened = self._screened(kind, places, row.snapshots)
+        for key in screened.skipped:
+            skips[key] += 1
+        if screened.offer is None:
+            return None
+        if row.reward is not None:
+            for rule in self._bands:
+                found = screened.offer.counts[self._place[rule.settings.name]]
+                if found and not in_band(row.reward, rule.settings.select):
+                    skips[rule.settings.name, Skip.SOURCE_REWARD] += 1  # it keeps its places: a later reward may fit
+        return screened.offer
+
+    def _screened(self, kind: _Kind, places: Mapping[str, Sequence[int]], snapshots: Sequence[int] | None) -> _Screened:
+        names = tuple(places)
+        if snapshots is None and (known := kind.by_anchors.get(names)) is not None:
+            return known
+        found = self._look(kind, places, snapshots)
+        asked = [rule for rule, skip in zip(self._rules, kind.skips, strict=True) if skip is None]
+        if snapshots is None and all(rule.counts_by_kinds(names) for rule in asked):
+            if len(kind.by_anchors) >= MOST_KINDS:
+                kind.by_anchors.clear()
+            kind.by_anchors[names] = found
+        return found
+
+    def _look(self, kind: _Kind, places: Mapping[str, Sequence[int]], snapshots: Sequence[int] | None) -> _Screened:
+        counts, skipped = [0] * len(self._rules), list[Key]()
         for place, skip in enumerate(kind.skips):
             rule = self._rules[place]
-            found = skip or rule.count(places, row.snapshots)
+            found = skip or rule.count(places, snapshots)
             if isinstance(found, Skip):
-                skips[rule.settings.name, found] += 1
-                continue
-            counts[place] = found
-            if row.reward is not None and not in_band(row.reward, rule.settings.select):
-                skips[rule.settings.name, Skip.SOURCE_REWARD] += 1  # it keeps its places: a later reward may fit
-        return SourceRecord.of(row, kind.like, self._same(tuple(counts))) if any(counts) else None
+                skipped.append((rule.settings.name, found))
+            else:
+                counts[place] = found
+        known = tuple(counts)
+        if any(known) and known not in kind.offers and len(kind.offers) >= MOST_KINDS:
+            kind.offers.clear()
+        offer = kind.offers.setdefault(known, Offer(kind.like, known)) if any(known) else None
+        return _Screened(offer, tuple(skipped))
 
     def _kind_of(self, row: RolloutRow) -> _Kind:
         facts = shared_facts(row)
@@ -82,61 +124,69 @@ class Screening:
             self._kinds[facts] = known
         return known
 
-    def _same(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
-        """One tuple for all that are equal."""
-        if len(self._tuples) >= MOST_KINDS:
-            self._tuples.clear()
-        return self._tuples.setdefault(numbers, numbers)
-
-    def candidates(self, source: SourceRecord) -> list[Candidate]:
+    def candidates(self, sources: SourceTable, slot: int) -> list[Candidate]:
         """Those that are left of a source, in their order."""
-        return self._made(source) if source.made is None else source.made
-
-    def _made(self, source: SourceRecord) -> list[Candidate]:
-        places, snapshots = unpacked_places(source.packed)
-        made: list[Candidate] = []
-        for rule, count in zip(self._rules, source.counts, strict=True):
-            points = rule.points(places, snapshots) if count else Skip.NO_SEED
+        made = sources.made.get(offset := sources.offset(slot))
+        if made is not None:
+            return made
+        own, made = sources.own(slot), list[Candidate]()
+        places, rollout = places_of(own.packed), rollout_id(sources.group(slot), own.member)
+        for rule, count in zip(self._rules, sources.offers[slot].counts, strict=True):
+            points = rule.points(places, own.snapshots) if count else Skip.NO_SEED
             if not isinstance(points, Skip):
-                chosen = rule.chosen(points, self._salt, rollout_id(source.group, source.member))
-                made += [Candidate(source.offset, rule.settings.name, point) for point in chosen]
-        made.sort(key=lambda candidate: candidate.order)
+                made += [
+                    Candidate(offset, rule.settings.name, point) for point in rule.chosen(points, self._salt, rollout)
+                ]
+        if len(made) > 1:
+            made.sort(key=lambda candidate: candidate.order)
         return made
 
     # what may be drawn now
 
-    def live(self, source: SourceRecord) -> tuple[int, ...]:
+    def live(self, sources: SourceTable, slot: int) -> tuple[int, ...]:
         """How many of its candidates may be drawn by side, then how many of these are discarded."""
-        if source.dead:
+        if sources.is_dead(slot):
             return self.none_live
+        reward, made = sources.reward(slot), sources.made.get(sources.offset(slot))
+        if made is None:
+            return self.live_of(sources.offers[slot], reward)
         numbers = [0] * (2 * self.sides)
-        if source.made is None:
-            for place, count in enumerate(source.counts):
-                if count and (side := self._side(source, place)) is not None:
-                    numbers[side] += count
-        else:
-            for candidate in source.made:
-                if (side := self._side_of(source, candidate)) is not None:
-                    numbers[side] += 1
-                    numbers[self.sides + side] += candidate.discarded
-        return self._same(tuple(numbers))
+        for candidate in made:
+            if (side := self._side_of(reward, candidate)) is not None:
+                numbers[side] += 1
+                numbers[self.sides + side] += candidate.discarded
+        return tuple(numbers)
 
-    def on(self, source: SourceRecord, side: int, candidates: Iterable[Candidate]) -> list[Candidate]:
+    def live_of(self, offer: Offer, reward: float | None) -> tuple[int, ...]:
+        """The same of a source that isn't dead and of which all candidates are left."""
+        if (known := self._lives.get((offer.counts, reward))) is None:
+            numbers = [0] * (2 * self.sides)
+            for place, count in enumerate(offer.counts):
+                if count and (side := self._side(reward, place)) is not None:
+                    numbers[side] += count
+            if len(self._lives) >= MOST_KINDS:
+                self._lives.clear()
+            known = self._lives[offer.counts, reward] = tuple(numbers)
+        return known
+
+    def on(self, sources: SourceTable, slot: int, side: int) -> list[Candidate]:
         """Those of a source's candidates that may be drawn, on that side: that aren't dead, exhausted or refused, and
         whose reward fits. Draws in flight count."""
-        return [candidate for candidate in candidates if self._side_of(source, candidate) == side]
+        if sources.is_dead(slot):
+            return []
+        reward = sources.reward(slot)
+        return [each for each in self.candidates(sources, slot) if self._side_of(reward, each) == side]
 
-    def _side_of(self, source: SourceRecord, candidate: Candidate) -> int | None:
+    def _side_of(self, reward: float | None, candidate: Candidate) -> int | None:
         place = self._place[candidate.derivation]
         drawn = candidate.draws + candidate.in_flight
         if candidate.refused or drawn >= self._rules[place].settings.max_draws:
             return None
-        return self._side(source, place)
+        return self._side(reward, place)
 
-    def _side(self, source: SourceRecord, place: int) -> int | None:
+    def _side(self, reward: float | None, place: int) -> int | None:
         """The side of the candidates that one derivation finds in a source; None where its reward is on none."""
-        reward = source.reward
-        if source.dead or not in_band(reward, self._rules[place].settings.select):
+        if not in_band(reward, self._rules[place].settings.select):
             return None
         if (balance := self._balances.get(place)) is None:
             return PLAIN

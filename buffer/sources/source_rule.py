@@ -7,7 +7,7 @@ what may be drawn now (`screening`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rolloutlog.buffer.derivations.catalogue import derivation_of, facts_of
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
@@ -30,6 +30,13 @@ class SourceRule:
         self._most_tokens = min(limits, default=None)
         self._most_anchors, self._needs_environment = facts_of(settings)
         self._taken: dict[str, bool] = {}
+
+    def counts_by_kinds(self, kinds: Iterable[str]) -> bool:
+        """True where that a record has anchors of these kinds, at which it was asked before, says all that `count`
+        needs of one without snapshots."""
+        if self._most_anchors == 1 and self._most_tokens is None:
+            return True
+        return not any(self._taken.get(kind, True) for kind in kinds)
 
     def points(self, places: Places, snapshots: Sequence[int] | None) -> list[AnchorPoint] | Skip:
         """Where it may resume, or why nowhere."""

@@ -18,7 +18,7 @@ from rolloutlog.buffer.offline.candidate_table import FrozenCandidate, Table, ca
 from rolloutlog.buffer.offline.manifest import Manifest
 from rolloutlog.buffer.shard.indexing import row_of
 from rolloutlog.buffer.shard.rendering import Void, rendered
-from rolloutlog.buffer.sources.candidates import Candidate, SourceRecord
+from rolloutlog.buffer.sources.candidates import Candidate, SourceFacts
 from rolloutlog.contract.errors import ManifestInvalid, NotFound, NotOpen, RunMismatch
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Draw, Seed
@@ -131,7 +131,7 @@ class CandidateReader:
         return ReplayItem(place, candidate, rollout, seed)
 
     def _seed(self, candidate: FrozenCandidate, row: RolloutRow, rollout: Rollout) -> Seed | Void:
-        source = SourceRecord.alone(row, candidate.reward)
+        source = SourceFacts(row, candidate.reward)
         place = Candidate(row.offset, candidate.derivation, candidate.point, candidate.draws)
         cut = self._manifest.cut(candidate.handle.partition)
         draw = Draw(number=0, **cut._asdict(), settings=self._manifest.settings_digest)

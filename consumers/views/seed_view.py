@@ -76,7 +76,7 @@ async def candidate_rows(
             handles = {one.offset: sources[one.offset].row.handle(shard.fold.partition) for one in live}
             events = await payloads.read_those_there(handles.values())
             for candidate in live:
-                source, event = sources[candidate.offset], events.get(handles[candidate.offset])
+                source, event = sources[candidate.offset].facts, events.get(handles[candidate.offset])
                 trajectory = event and _trajectory(event, await payloads.body(handles[candidate.offset], event))
                 if trajectory is None:
                     continue

@@ -175,6 +175,6 @@ def restored(live: Fold, index: list[Row], heir: Fold) -> Fold:
 def as_kept(fold: Fold) -> list[tuple[int, float | None, list[int]]]:
     """Sources with their newest rewards, and the nodes of their candidates."""
     return [
-        (offset, each.reward, [candidate.point.node for candidate in fold.pool.screening.candidates(each)])
+        (offset, each.reward, [candidate.point.node for candidate in fold.pool.candidates(offset)])
         for offset, each in fold.pool.sources.items()
     ]

@@ -199,11 +199,11 @@ def test_a_source_whose_reward_lies_outside_of_the_band_is_counted_and_keeps_its
         {"derivations": [{"name": "wrong", "derive": {"type": "recheck"}, "select": {"max_source_reward": 0.5}}]}
     )
     skips: Counter[tuple[str, Skip]] = Counter()
-    source = Screening(buffer).source_of(row(reward=1.0), skips)
+    source = Screening(buffer).offer_of(row(reward=1.0), skips)
     assert source
     assert source.size == 1
     assert skips == {("wrong", Skip.SOURCE_REWARD): 1}
-    assert Screening(buffer).source_of(row(reward=0.5), skips)
+    assert Screening(buffer).offer_of(row(reward=0.5), skips)
     assert skips.total() == 1
 
 

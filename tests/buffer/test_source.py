@@ -148,7 +148,7 @@ def test_groups_of_the_same_name_are_others() -> None:
     new.append(*group("a"), rollout("a", 0, attempt=2, turns=1), annotated("a", 1, reward=0.0), final("a"))
     owner.settle()
     assert places(owner.shard.fold)[: len(there)] == there
-    assert [source.reward for source in owner.shard.fold.pool.sources.ordered() if source.offset < 0] == [1.0, 1.0]
+    assert [source.reward for source in owner.shard.fold.pool.sources.values() if source.offset < 0] == [1.0, 1.0]
     assert restored(new) == owner.shard.fold
 
 
@@ -171,7 +171,7 @@ def test_what_doesnt_stand_there_is_no_source_here() -> None:
     owner = Sourced(new, old)
     owner.settle()
     assert {source.row.attempt for source, _ in owner.shard.fold.pool if not source.dead} == {2}
-    assert all(source.group == group_id("a") for source in owner.shard.fold.pool.sources.ordered())
+    assert all(source.group == group_id("a") for source in owner.shard.fold.pool.sources.values())
 
 
 def test_a_derivation_that_fails_on_it_is_told_here_and_a_bad_record_there() -> None:
@@ -243,5 +243,5 @@ def test_a_bad_record_there_is_no_source_here_and_told_by_nobody(row: BadInput) 
     for shard in shards.values():
         shard.source_passed(None)
         assert [letter for letter in shard.dead_letters if dict(letter.headers)["ce_reason"] != b"derivation"] == []
-        alive = {source.row.handle(0).offset for source in shard.fold.pool.sources.ordered() if not source.dead}
+        alive = {source.row.handle(0).offset for source in shard.fold.pool.sources.values() if not source.dead}
         assert not alive & bad

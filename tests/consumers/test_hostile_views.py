@@ -55,7 +55,7 @@ def test_candidates_are_rows_whatever_their_siblings_say(raws: list[Raw]) -> Non
     pool = owner.shard.fold.pool
     for candidate in pool.live:
         source = pool.sources[candidate.offset]
-        seed = rendered(source, candidate, log.trajectory(source.row.handle(0)), NOT_DRAWN, log.settings, 0)
+        seed = rendered(source.facts, candidate, log.trajectory(source.row.handle(0)), NOT_DRAWN, log.settings, 0)
         assert not isinstance(seed, Void), "what is indexed as a candidate can be rendered"
         rows.append(seed_row(seed))
         assert json.loads(json_text(rows[-1]))["kind"] == "continue"
