@@ -141,7 +141,8 @@ class Redraw:
             return None
         candidate = pool.live[drawn_rank(count, self.settings.buffer.salt, self.partition, draw.number)]
         earlier = candidate.draws + candidate.in_flight
-        return CandidateDraw(draw, pool.sources[candidate.offset].packed, copy(candidate), earlier)
+        known = draw.model_dump(exclude={"number"})
+        return CandidateDraw(draw.number, known, pool.sources[candidate.offset].packed, copy(candidate), earlier)
 
 
 def key_of_seed(seed: Seed) -> CandidateKey | None:

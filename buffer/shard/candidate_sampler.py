@@ -8,6 +8,7 @@ that are drawn from, so that whoever draws `k` again needn't know what was void.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,12 +26,18 @@ MOST_QUEUED = 32
 
 
 class CandidateDraw(NamedTuple):
-    """One draw; `earlier` counts the draws of its candidate before it."""
+    """Draw `number` at `known` offsets and settings; `earlier` counts the draws of its candidate before it."""
 
-    draw: Draw
+    number: int
+    known: Mapping[str, Any]
     source: PackedSource
     candidate: Candidate
     earlier: int
+
+    @property
+    def draw(self) -> Draw:
+        """What its seed says of it."""
+        return Draw(number=self.number, **self.known)
 
     @property
     def key(self) -> CandidateKey:
@@ -71,7 +78,7 @@ class CandidateSampler:
                 return
             self.queue.append(drawn)
 
-    def _next(self, fold: Fold, known: dict[str, Any]) -> CandidateDraw | None:
+    def _next(self, fold: Fold, known: Mapping[str, Any]) -> CandidateDraw | None:
         """The next draw that isn't void from the start; None where all that could be drawn is discarded."""
         if fold.pool.live.is_dry:
             return None
@@ -84,9 +91,8 @@ class CandidateSampler:
         if number >= LAST_DRAW:
             fold.pool.release(candidate)
             return None
-        draw = Draw(number=number, **known)
         self.next_number = number + 1
-        return CandidateDraw(draw, source.packed, candidate, candidate.draws + candidate.in_flight - 1)
+        return CandidateDraw(number, known, source.packed, candidate, candidate.draws + candidate.in_flight - 1)
 
     def _take(self, fold: Fold, number: int) -> tuple[SourceRecord, Candidate]:
         return fold.pool.take(drawn_rank(len(fold.pool.live), self.settings.buffer.salt, fold.partition, number))
@@ -105,7 +111,7 @@ class CandidateSampler:
     def mark_emitted(self, drawn: CandidateDraw) -> None:
         """The first of the queue was rendered and is emitted."""
         self.queue.remove(drawn)
-        self.emitted[drawn.draw.number] = drawn.candidate
+        self.emitted[drawn.number] = drawn.candidate
 
     def clear(self, pool: Pool) -> None:
         """No seed can be made of one in the queue: all are drawn anew, with new numbers."""

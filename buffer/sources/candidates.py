@@ -6,7 +6,8 @@ which candidate is drawn (`draws`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
@@ -32,9 +33,9 @@ class SourceFacts(NamedTuple):
     reward: float | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Candidate:
-    """One place at which one derivation may resume the source at `offset`.
+    """One place at which one derivation may resume the source at `offset`; `at` is that place, or finds it.
 
     What isn't in the fold: `in_flight` counts draws that aren't folded yet; `discarded`: no seed can be made of it, as
     this owner found out.
@@ -42,11 +43,27 @@ class Candidate:
 
     offset: int
     derivation: str
-    point: AnchorPoint
+    at: AnchorPoint | Callable[[], AnchorPoint]
     draws: int = 0
     refused: bool = False
-    in_flight: int = field(default=0, compare=False)
-    discarded: bool = field(default=False, compare=False)
+    in_flight: int = 0
+    discarded: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Candidate) and self._folded == other._folded
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] # it changes
+
+    @property
+    def _folded(self) -> tuple[CandidateKey, AnchorPoint, int, bool]:
+        return self.key, self.point, self.draws, self.refused
+
+    @property
+    def point(self) -> AnchorPoint:
+        """Where it resumes."""
+        if not isinstance(self.at, AnchorPoint):
+            self.at = self.at()
+        return self.at
 
     @property
     def key(self) -> CandidateKey:

@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeVar
 
-from rolloutlog.contract.ids import rank_of
+from rolloutlog.contract.ids import RankOf
 
 T = TypeVar("T")
 
 
 def drawn_rank(count: int, salt: str, partition: int, number: int) -> int:
     """Draw `number` of a partition is the live candidate at rank hash(salt, partition, number) mod `count`."""
-    return rank_of("draw", salt, partition, number) % count
+    return _draws_of(salt, partition)(number) % count
+
+
+@lru_cache(64)
+def _draws_of(salt: str, partition: int) -> RankOf:
+    return RankOf("draw", salt, partition)
+
+
+@lru_cache(64)
+def _anchors_of(salt: str) -> RankOf:
+    return RankOf("anchor", salt)
 
 
 def pick_some(points: Sequence[T], salt: str, rollout: str, most: int | None) -> list[T]:
@@ -28,7 +39,7 @@ def pick_some(points: Sequence[T], salt: str, rollout: str, most: int | None) ->
     if most is None or most >= len(points):
         return list(points)
     left = list(range(len(points)))
-    drawn = [left.pop(rank_of("anchor", salt, rollout, j) % len(left)) for j in range(most)]
+    drawn = [left.pop(_anchors_of(salt)(rollout, j) % len(left)) for j in range(most)]
     return [points[i] for i in sorted(drawn)]
 
 

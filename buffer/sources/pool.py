@@ -209,7 +209,9 @@ class Pool:
 
     def _candidates(self, slot: int) -> list[Candidate]:
         """The candidates of a source, to be changed: from now on it keeps them."""
-        return self.sources.made.setdefault(self.sources.offset(slot), self.screening.candidates(self.sources, slot))
+        if (made := self.sources.made.get(offset := self.sources.offset(slot))) is None:
+            made = self.sources.made[offset] = self.screening.candidates(self.sources, slot)
+        return made
 
     def candidates(self, offset: int) -> list[Candidate]:
         """The candidates that are left of a source, to look at."""
@@ -232,8 +234,8 @@ class Pool:
     def take(self, rank: int) -> tuple[SourceRecord, Candidate]:
         """The live candidate at that rank, of which a draw is under way from now on."""
         slot, side, within = self.live.find(rank)
-        self._candidates(slot)
-        candidate = self.screening.on(self.sources, slot, side)[within]
+        made = self._candidates(slot)
+        candidate = made[0] if len(made) == 1 else self.screening.on(self.sources, slot, side)[within]
         candidate.in_flight += 1
         self.live.look_again(slot)
         return SourceRecord(self.sources, slot), candidate

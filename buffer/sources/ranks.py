@@ -37,8 +37,8 @@ class Ranks:
 
     def change(self, slot: int, by: int) -> None:
         """So many more in a slot, or fewer."""
-        tree, at = self._tree, slot + 1
-        while at < len(tree):
+        tree, at, end = self._tree, slot + 1, len(self._tree)
+        while at < end:
             tree[at] += by
             at += at & -at
         self.total += by
@@ -53,12 +53,12 @@ class Ranks:
 
     def find(self, rank: int) -> tuple[int, int]:
         """The slot in which the one at that rank is, and its rank in there."""
-        tree, at = self._tree, 0
-        step = 1 << (len(tree) - 1).bit_length()
+        tree, at, end = self._tree, 0, len(self._tree)
+        step = 1 << (end - 1).bit_length()
         while step:
             there = at + step
-            if there < len(tree) and tree[there] <= rank:
+            if there < end and (held := tree[there]) <= rank:
                 at = there
-                rank -= tree[there]
+                rank -= held
             step >>= 1
         return at, rank

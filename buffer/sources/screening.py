@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from rolloutlog.buffer.derivations.protocol import Balanced, right_of
+from rolloutlog.buffer.derivations.protocol import AnchorPoint, Balanced, right_of
 from rolloutlog.buffer.index.packed_anchors import places_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.candidates import Candidate
-from rolloutlog.buffer.sources.packed_row import like_row, shared_facts
+from rolloutlog.buffer.sources.packed_row import like_row, own_facts, shared_facts
 from rolloutlog.buffer.sources.selection import in_band, skip_of
 from rolloutlog.buffer.sources.source_rule import SourceRule
 from rolloutlog.buffer.sources.source_table import Offer, SourceTable
@@ -112,7 +113,7 @@ class Screening:
         known = tuple(counts)
         if any(known) and known not in kind.offers and len(kind.offers) >= MOST_KINDS:
             kind.offers.clear()
-        offer = kind.offers.setdefault(known, Offer(kind.like, known)) if any(known) else None
+        offer = kind.offers.setdefault(known, Offer.of(kind.like, known)) if any(known) else None
         return _Screened(offer, tuple(skipped))
 
     def _kind_of(self, row: RolloutRow) -> _Kind:
@@ -129,17 +130,26 @@ class Screening:
         made = sources.made.get(offset := sources.offset(slot))
         if made is not None:
             return made
-        own, made = sources.own(slot), list[Candidate]()
-        places, rollout = places_of(own.packed), rollout_id(sources.group(slot), own.member)
-        for rule, count in zip(self._rules, sources.offers[slot].counts, strict=True):
-            points = rule.points(places, own.snapshots) if count else Skip.NO_SEED
-            if not isinstance(points, Skip):
-                made += [
-                    Candidate(offset, rule.settings.name, point) for point in rule.chosen(points, self._salt, rollout)
-                ]
-        if len(made) > 1:
-            made.sort(key=lambda candidate: candidate.order)
+        counts, size = sources.offers[slot].counts, sources.offers[slot].size
+        asked = [rule for rule, count in zip(self._rules, counts, strict=True) if count]
+        packed, group = sources.tail(slot), sources.group(slot)
+        if size == 1:  # as most are: its anchor is looked for when somebody asks
+            name, only = asked[0].settings.name, partial(self._only_point, asked[0], packed, group)
+            return [Candidate(offset, name, only)]
+        made = [Candidate(offset, rule.settings.name, at) for rule in asked for at in self._points(rule, packed, group)]
+        made.sort(key=lambda candidate: candidate.order)
         return made
+
+    def _only_point(self, rule: SourceRule, packed: bytes, group: str) -> AnchorPoint:
+        return self._points(rule, packed, group)[0]
+
+    def _points(self, rule: SourceRule, packed: bytes, group: str) -> list[AnchorPoint]:
+        """Where that derivation resumes a source."""
+        own = own_facts(packed)
+        points = rule.points(places_of(own.packed), own.snapshots)
+        if isinstance(points, Skip):
+            return []
+        return rule.chosen(points, self._salt, rollout_id(group, own.member))
 
     # what may be drawn now
 

@@ -30,15 +30,16 @@ GONE, DEAD, UNHEEDED = 1, 2, 4
 
 class Offer(NamedTuple):
     """What many sources share: `like` has the facts of their rows that are the same, `counts` the number of candidates
-    by derivation, in the order of the settings."""
+    by derivation, in the order of the settings, and `size` of all together."""
 
     like: RolloutRow
     counts: tuple[int, ...]
+    size: int
 
-    @property
-    def size(self) -> int:
-        """Candidates of each."""
-        return sum(self.counts)
+    @classmethod
+    def of(cls, like: RolloutRow, counts: tuple[int, ...]) -> Offer:
+        """So many of each derivation."""
+        return cls(like, counts, sum(counts))
 
 
 class Told(NamedTuple):
@@ -181,6 +182,12 @@ class SourceTable(Mapping[int, "SourceRecord"]):
     def tail(self, slot: int) -> bytes:
         """What its row alone says, packed."""
         return bytes(self._tails[self._starts[slot] : self._starts[slot + 1]])
+
+    def packed(self, slot: int) -> PackedSource:
+        """What a seed says of it, to be kept for later."""
+        offset, reward = self._offsets[slot], self.reward(slot)
+        own = self.told[offset].reward if offset in self.told else reward
+        return PackedSource(self.tail(slot), self.offers[slot].like, offset, self._groups[slot], own, reward)
 
     def own(self, slot: int) -> OwnFacts:
         """What its row alone says."""
@@ -370,10 +377,7 @@ class SourceRecord:
     @property
     def packed(self) -> PackedSource:
         """What a seed says of it, to be kept for later."""
-        table, slot, reward = self._table, self.slot, self.reward
-        told = table.told.get(self.offset)
-        own = reward if told is None else told.reward
-        return PackedSource(table.tail(slot), table.offers[slot].like, self.offset, self.group, own, reward)
+        return self._table.packed(self.slot)
 
     @property
     def facts(self) -> SourceFacts:

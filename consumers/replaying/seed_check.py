@@ -145,7 +145,7 @@ class _Comparing:
             return Finding.GONE  # a claimed body that isn't there; records themselves were judged when they were folded
         known = drawn.candidate
         candidate = Candidate(known.offset, known.derivation, known.point, drawn.earlier)
-        seed = rendered(drawn.source, candidate, trajectory, drawn.draw, self.settings, self.partition)
+        seed = rendered(drawn.source.facts, candidate, trajectory, drawn.draw, self.settings, self.partition)
         if not isinstance(seed, Seed):
             return Finding.RENDERED
         if seed.id != said.headers.id:

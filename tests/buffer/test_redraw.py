@@ -81,7 +81,7 @@ def test_every_seed_is_drawn_again_to_the_byte(random: Random, steps: int) -> No
         known = each.drawn.candidate
         candidate = Candidate(known.offset, known.derivation, known.point, each.drawn.earlier)
         trajectory = log.trajectory(each.drawn.source.row.handle(0))
-        seed = rendered(each.drawn.source, candidate, trajectory, each.drawn.draw, log.settings, 0)
+        seed = rendered(each.drawn.source.facts, candidate, trajectory, each.drawn.draw, log.settings, 0)
         assert isinstance(seed, Seed)
         assert seed.encode() == on_log[each.row.seed.id].encode()
 

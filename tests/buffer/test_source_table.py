@@ -20,7 +20,7 @@ ROW = RolloutRow(
     offset=0, size=9, timestamp=0, group="a", group_size=4, needed=4, member=0, attempt=1, status=Status.COMPLETED,
     sha256=b"Z" * 32, env="sums", oldest=Policy(0, 3), newest=Policy(1, 2), packed=b"",
 )  # fmt: skip
-OFFER = Offer(like_row(ROW), (1, 2))
+OFFER = Offer.of(like_row(ROW), (1, 2))
 
 
 @dataclass

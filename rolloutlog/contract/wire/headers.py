@@ -221,10 +221,20 @@ class Headers:
     pass_number = Field("ce_pass", "integer", natural, "pass over the data, from 1")
     reason = Field("ce_reason", "text", _text, "why a group was dropped or cancelled, or a record rejected")
 
+    __slots__ = ("_given", "memo", "raw")
+
     def __init__(self, raw: RawHeaders) -> None:
-        self.raw: dict[str, bytes] = dict(raw)
+        self._given = raw
+        self.raw: dict[str, bytes]
+        """All by name, sorted out when one is asked for."""
         self.memo: object = None
         """What somebody made of all headers together, so that it is made once per record."""
+
+    def __getattr__(self, name: str) -> dict[str, bytes]:
+        if name != "raw":
+            raise AttributeError(name)
+        self.raw = {name: raw or b"" for name, raw in self._given}  # a null header says as much as an empty one
+        return self.raw
 
     def require(self, field: Field[T]) -> T:
         """The value of a header that must be there; raises HeaderError(header-missing)."""

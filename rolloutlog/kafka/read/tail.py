@@ -55,8 +55,6 @@ SILENCE_S = 60.0
 def event_of(record: ConsumerRecord, names: Names) -> Event:
     """The event in a record of one of the namespace's topics."""
     headers = Headers(record.headers)
-    if None in headers.raw.values():  # a null header says as much as an empty one
-        headers = Headers((name, raw or b"") for name, raw in record.headers)
     return Event(
         names.bare(record.topic), record.partition, record.offset, record.timestamp, record.key, headers, record.value
     )
