@@ -19,7 +19,6 @@ from rolloutlog.buffer.offline.cut import Coverage, Cut
 from rolloutlog.buffer.offline.past_fold import PastFold
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw
 from rolloutlog.buffer.sources.candidates import CandidateKey
-from rolloutlog.buffer.sources.draws import drawn_rank
 from rolloutlog.contract.events.seeds import Draw, Seed
 from rolloutlog.contract.settings import Settings
 
@@ -137,9 +136,9 @@ class Redraw:
     def _drawn(self, draw: Draw) -> CandidateDraw | None:
         """What it is now, since the fold goes on."""
         pool = self.past.fold.pool
-        if not (count := len(pool.live)):
+        if not len(pool.live):
             return None
-        candidate = pool.live[drawn_rank(count, self.settings.buffer.salt, self.partition, draw.number)]
+        candidate = pool.live[pool.live.drawn(self.settings.buffer.salt, self.partition, draw.number)]
         earlier = candidate.draws + candidate.in_flight
         known = draw.model_dump(exclude={"number"})
         return CandidateDraw(draw.number, known, pool.sources[candidate.offset].packed, copy(candidate), earlier)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
-from rolloutlog.buffer.sources.draws import allowed, drawn_rank, share
+from rolloutlog.buffer.sources.draws import allowed, share
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.buffer.sources.source_table import PackedSource, SourceRecord
 from rolloutlog.contract.events.seeds import LAST_DRAW, Draw
@@ -95,7 +95,7 @@ class CandidateSampler:
         return CandidateDraw(number, known, source.packed, candidate, candidate.draws + candidate.in_flight - 1)
 
     def _take(self, fold: Fold, number: int) -> tuple[SourceRecord, Candidate]:
-        return fold.pool.take(drawn_rank(len(fold.pool.live), self.settings.buffer.salt, fold.partition, number))
+        return fold.pool.take(fold.pool.live.drawn(self.settings.buffer.salt, fold.partition, number))
 
     def _allowed(self, fold: Fold) -> int:
         under_way = len(self.queue) + len(self.emitted)

@@ -251,6 +251,7 @@ class Fold:
 
     def _draw(self, seed: Seed) -> None:
         self.drawn += 1
+        self.census.drawn[seed.derivation or ""] += 1
         if seed.draw is not None:
             self.next_draw = max(self.next_draw, seed.draw.number + 1)
         if (mark := mark_of(seed, self.partition)) is not None:

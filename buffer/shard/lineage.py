@@ -107,8 +107,8 @@ def _task(trajectory: Trajectory) -> dict[str, Any] | None:
 
 
 def settings_id(settings: DerivationSettings) -> str:
-    """Digest of one derivation's settings."""
-    text = orjson.dumps(settings.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+    """Digest of one derivation's settings, but for how much is drawn of it."""
+    text = orjson.dumps(settings.model_dump(mode="json", exclude={"share"}), option=orjson.OPT_SORT_KEYS)
     return id_of("derivation", text.decode())
 
 

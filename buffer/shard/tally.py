@@ -1,4 +1,5 @@
-"""What a shard counts for people who look: groups, how they ended, seeds by kind, skips by reason.
+"""What a shard counts for people who look: groups, how they ended, seeds by kind, draws by
+derivation, skips by reason.
 
 Guarantees: carried by every shard row, so that one row a partition tells it all and nobody reads a topic for it; counts
 go on over restarts. Leaves out: what the buffer itself decides by (`fold`), so order may change these numbers slightly:
@@ -17,7 +18,7 @@ from rolloutlog.buffer.sources.pool import Pool
 
 TRAINED, EVAL = "trained", "eval"
 OPEN, RESOLVED, CANDIDATES = "open", "resolved", "candidates"
-ENDED, SEEDS, SKIPPED, EVICTED = "ended ", "seeds ", "skipped ", "evicted "
+ENDED, SEEDS, DRAWN, SKIPPED, EVICTED = "ended ", "seeds ", "drawn ", "skipped ", "evicted "
 """Prefixes of what is counted by reason or kind."""
 _COUNTED = frozenset(Skip) - {Skip.ONE_SIDED}
 """Reasons of which the counts go on; the others are told as of now."""
@@ -25,10 +26,12 @@ _COUNTED = frozenset(Skip) - {Skip.ONE_SIDED}
 
 @dataclass(slots=True)
 class Tally:
-    """Counts so far: `ended` by trained, eval or the reason of the drop, `skipped` by derivation and reason."""
+    """Counts so far: `ended` by trained, eval or the reason of the drop, `drawn` by derivation, `skipped` by derivation
+    and reason."""
 
     ended: Counter[str] = field(default_factory=Counter[str])
     seeds: Counter[str] = field(default_factory=Counter[str])
+    drawn: Counter[str] = field(default_factory=Counter[str])
     skipped: Counter[tuple[str, Skip]] = field(default_factory=Counter[tuple[str, Skip]])
 
     def numbers(self, *, opened: int, resolved: int, pool: Pool) -> dict[str, int]:
@@ -42,6 +45,7 @@ class Tally:
             CANDIDATES: pool.size,
             **{ENDED + how: number for how, number in self.ended.items()},
             **{SEEDS + kind: number for kind, number in self.seeds.items()},
+            **{DRAWN + name: number for name, number in self.drawn.items()},
             **{f"{SKIPPED}{name}: {reason}": number for (name, reason), number in {**self.skipped, **waiting}.items()},
             **{EVICTED + why: number for why, number in pool.evicted.items()},
         }
@@ -51,6 +55,7 @@ class Tally:
         pool.evicted = Counter({why: numbers.get(EVICTED + why, 0) for why in Eviction if EVICTED + why in numbers})
         self.ended = Counter(_under(numbers, ENDED))
         self.seeds = Counter(_under(numbers, SEEDS))
+        self.drawn = Counter(_under(numbers, DRAWN))
         told = (name.rpartition(": ") for name in _under(numbers, SKIPPED))
         known = {(name, Skip(reason)) for name, _, reason in told if reason in _COUNTED}
         self.skipped = Counter({(name, skip): numbers[f"{SKIPPED}{name}: {skip}"] for name, skip in known})
@@ -79,8 +84,8 @@ def _listed(reasons: Counter[str]) -> str:
 
 
 def by_kind(numbers: dict[str, int]) -> dict[str, dict[str, int]]:
-    """What a shard row counts by kind: `ended`, `seeds`, `skipped`, `evicted`."""
-    return {prefix.strip(): _under(numbers, prefix) for prefix in (ENDED, SEEDS, SKIPPED, EVICTED)}
+    """What a shard row counts by kind: `ended`, `seeds`, `drawn`, `skipped`, `evicted`."""
+    return {prefix.strip(): _under(numbers, prefix) for prefix in (ENDED, SEEDS, DRAWN, SKIPPED, EVICTED)}
 
 
 def _under(numbers: dict[str, int], prefix: str) -> dict[str, int]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rolloutlog.contract.ids import RankOf
 
 T = TypeVar("T")
+_WHOLE = 1 << 64
+_GOLDEN = 11400714819323198485
+"""The golden section of the whole: its multiples lie evenly, however many there are."""
 
 
 def drawn_rank(count: int, salt: str, partition: int, number: int) -> int:
@@ -20,9 +23,39 @@ def drawn_rank(count: int, salt: str, partition: int, number: int) -> int:
     return _draws_of(salt, partition)(number) % count
 
 
+class Lot(NamedTuple):
+    """Candidates that have a share of the draws, and how many they are."""
+
+    share: float
+    count: int
+
+
+def rank_in_lots(lots: Sequence[Lot], salt: str, partition: int, number: int) -> int:
+    """The rank of a draw where one lot of candidates is ranked behind another.
+
+    The line of the shares of those that aren't empty is walked in steps of the golden section, draw by draw, so any
+    number of draws in a row is dealt by the shares as evenly as can be (decisions/replay#2).
+    """
+    line = sum(lot.share for lot in lots if lot.count)
+    at, before = (_start_of(salt, partition) + _GOLDEN * number) % _WHOLE / _WHOLE * line, 0
+    last = max(place for place, lot in enumerate(lots) if lot.count)
+    for place, (part, count) in enumerate(lots):
+        if count and (at < part or place == last):
+            return before + drawn_rank(count, salt, partition, number)
+        at -= part if count else 0.0
+        before += count
+    raise IndexError(number)
+
+
 @lru_cache(64)
 def _draws_of(salt: str, partition: int) -> RankOf:
     return RankOf("draw", salt, partition)
+
+
+@lru_cache(64)
+def _start_of(salt: str, partition: int) -> int:
+    """Where on the line a partition begins, so that not all begin with one derivation."""
+    return RankOf("share", salt)(partition)
 
 
 @lru_cache(64)

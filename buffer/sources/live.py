@@ -3,7 +3,7 @@
 Guarantees: finding a rank, and every change, takes O(log n). The ranks: candidates of most derivations in the order
 (offset, node), then those of each balanced one (`Balanced`), right and wrong in turn: of either side, in its order, as
 many as the rarer one has, and what is over stays for later (decisions/replay#82). A source without a reward is on
-neither side. Only their numbers are kept, by source; they are added up when somebody asks, so those of a restore all at
+neither side. Where derivations have shares each has ranks of its own, one behind the other. Only their numbers are kept, by source; they are added up when somebody asks, so those of a restore all at
 once. Leaves out: which side a candidate is on (`screening`).
 """
 
@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rolloutlog.buffer.sources.candidates import Candidate
+from rolloutlog.buffer.sources.draws import Lot, drawn_rank, rank_in_lots
 from rolloutlog.buffer.sources.ranks import Ranks
-from rolloutlog.buffer.sources.screening import FIRST_BALANCED, PLAIN, Screening
+from rolloutlog.buffer.sources.screening import Screening
 from rolloutlog.buffer.sources.source_table import SourceTable
 
 FEW = 64
@@ -33,8 +34,21 @@ class LiveCandidates:
     # what is there
 
     def __len__(self) -> int:
+        return sum(self._counts)
+
+    @property
+    def _counts(self) -> list[int]:
+        """How many there are of each that has ranks of its own, in their order."""
         sides = self._now
-        return sides[PLAIN].total + sum(2 * self._pairs(right) for right in self._balances)
+        plain = [sides[side].total for side in range(self._screening.plain)]
+        return plain + [2 * self._pairs(right) for right in self._balances]
+
+    def drawn(self, salt: str, partition: int, number: int) -> int:
+        """The rank of draw `number` of a partition; there must be one."""
+        counts, shares = self._counts, self._screening.shares
+        if not shares:
+            return drawn_rank(sum(counts), salt, partition, number)
+        return rank_in_lots([*map(Lot, shares, counts)], salt, partition, number)
 
     @property
     def _now(self) -> list[Ranks]:
@@ -46,7 +60,7 @@ class LiveCandidates:
     @property
     def _balances(self) -> Sequence[int]:
         """The right side of each balanced derivation; the wrong one is the next."""
-        return range(FIRST_BALANCED, self._screening.sides, 2)
+        return range(self._screening.plain, self._screening.sides, 2)
 
     def _pairs(self, right: int) -> int:
         sides = self._now
@@ -59,14 +73,12 @@ class LiveCandidates:
         return slot, side, within
 
     def _side_of(self, rank: int) -> tuple[int, int]:
-        plain = self._now[PLAIN].total
-        if rank < plain:
-            return PLAIN, rank
-        rank -= plain
-        for right in self._balances:
-            if rank < 2 * self._pairs(right):
-                return right + rank % 2, rank // 2
-            rank -= 2 * self._pairs(right)
+        plain = self._screening.plain
+        for number, count in enumerate(self._counts):
+            if rank < count:
+                balanced = number - plain
+                return (number, rank) if balanced < 0 else (plain + 2 * balanced + rank % 2, rank // 2)
+            rank -= count
         raise IndexError(rank)
 
     def __getitem__(self, rank: int) -> Candidate:
@@ -79,9 +91,11 @@ class LiveCandidates:
     @property
     def is_dry(self) -> bool:
         """True where nothing is left, or of all that no seed can be made."""
-        discarded = self._discarded[PLAIN].total if self._discarded else 0
-        plain = self._now[PLAIN].total - discarded
-        return not plain and not any(
+        plain = range(self._screening.plain)
+        left = sum(self._now[side].total for side in plain) - sum(
+            ranks.total for ranks in self._discarded[: len(plain)]
+        )
+        return not left and not any(
             self._usable(right + wrong, self._pairs(right)) for right in self._balances for wrong in (0, 1)
         )
 

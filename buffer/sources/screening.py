@@ -26,8 +26,6 @@ from rolloutlog.contract.settings import BufferSettings
 
 Skips = Counter[tuple[str, Skip]]
 """How many records each derivation skipped, by reason (decisions/replay#26)."""
-PLAIN, FIRST_BALANCED = 0, 1
-"""Sides: of all derivations that aren't balanced; then right and wrong ones of each that is."""
 MOST_KINDS = 4096
 """Sets of shared facts that are remembered, and of numbers; a source keeps its own."""
 Key = tuple[str, Skip]
@@ -53,8 +51,9 @@ class _Screened:
 
 
 class Screening:
-    """By the settings of one buffer. `balanced` are the names of the derivations that are; `sides` how many there
-    are."""
+    """By the settings of one buffer. `balanced` are the names of the derivations that are. Of the `sides` the first
+    `plain` ones are of those that aren't, all together or, where there are `shares`, each alone; then come right and
+    wrong ones of each that is. `shares` are in the same order."""
 
     def __init__(self, settings: BufferSettings) -> None:
         self._salt = settings.salt
@@ -65,10 +64,15 @@ class Screening:
         self._lives: dict[tuple[tuple[int, ...], float | None], tuple[int, ...]] = {}
         balances = [(own.name, own.derive) for own in settings.derivations if isinstance(own.derive, Balanced)]
         self.balanced = [name for name, _ in balances]
-        self.sides = FIRST_BALANCED + 2 * len(balances)
+        plain = [own for own in settings.derivations if not isinstance(own.derive, Balanced)]
+        by_share = plain + [own for own in settings.derivations if isinstance(own.derive, Balanced)]
+        self.shares = [own.share for own in by_share if own.share is not None]
+        self._plain = {self._place[own.name]: at if self.shares else 0 for at, own in enumerate(plain)}
+        self.plain = len(plain) if self.shares else 1
+        self.sides = self.plain + 2 * len(balances)
         self.none_live = (0,) * (2 * self.sides)
         self._balances = {
-            self._place[name]: (FIRST_BALANCED + 2 * number, derive) for number, (name, derive) in enumerate(balances)
+            self._place[name]: (self.plain + 2 * number, derive) for number, (name, derive) in enumerate(balances)
         }
 
     # what a record offers
@@ -199,7 +203,7 @@ class Screening:
         if not in_band(reward, self._rules[place].settings.select):
             return None
         if (balance := self._balances.get(place)) is None:
-            return PLAIN
+            return self._plain[place]
         right, derive = balance
         was_right = None if reward is None else right_of(derive, reward)
         return None if was_right is None else right + (not was_right)

@@ -36,8 +36,8 @@ RECENT_S, RATE_S = 300, 60
 
 
 async def status(settings: Settings) -> dict[str, Any]:
-    """One object: `run`, `policy`, `groups`, `trainer`, `recent`, `rates`, `owners`, `seeds`, `candidates`, `topics`,
-    `shards`, `skips`, `evicted` and `source`; `groups` is null where no buffer has folded anything, `trainer` where no
+    """One object: `run`, `policy`, `groups`, `trainer`, `recent`, `rates`, `owners`, `seeds`, `drawn`, `candidates`,
+    `topics`, `shards`, `skips`, `evicted` and `source`; `groups` is null where no buffer has folded anything, `trainer` where no
     step was closed, `source` where the run draws on none."""
     connection = await connect(settings, Role.PEOPLE)
     run = await read_run(connection)
@@ -60,6 +60,7 @@ async def status(settings: Settings) -> dict[str, Any]:
         "rates": await _rates(connection, known, now),
         "owners": await _owners(connection),
         "seeds": dict(sorted(kinds["seeds"].items())),
+        "drawn": dict(sorted(kinds["drawn"].items())),
         "candidates": numbers[CANDIDATES],
         "topics": _topics(known),
         "shards": [_lag(known, states.get(number), number) for number in range(run.partitions)],

@@ -64,6 +64,8 @@ def _training(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "expired", f"{sum(recent['expired'].values()) or 'no'} members, {span}"
     yield "rates", ", ".join(f"{topic} {rates[topic]}" for topic in INPUT_TOPICS) + " records in the last minute"
     yield "seeds", counted(found["seeds"])
+    if found["drawn"]:
+        yield "derived by", counted(found["drawn"])
     yield "pool", f"{found['candidates']} candidates, those drawn included"
 
 

@@ -8,6 +8,7 @@ change whenever it starts (`trainer_settings`).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import orjson
@@ -132,6 +133,10 @@ class Selection(Section):
         return self
 
 
+LEAST_SHARE = 1e-6
+"""Shares that lack less than this of 1 are whole."""
+
+
 class DerivationSettings(Section):
     """One derivation, what it draws from, and the group that it asks for."""
 
@@ -141,6 +146,9 @@ class DerivationSettings(Section):
     """What the derivation does, by its `type`: one of those that are installed."""
     select: Selection = Field(default_factory=Selection)
     """Which rollouts it may draw from."""
+    share: float | None = Field(default=None, gt=0, le=1)
+    """Part of `ratio` that is its own, while others have candidates; all derivations have one, and together they make 1.
+    Unset: each has a part by how many candidates it has."""
     max_draws: int = Field(default=1, ge=1, le=MOST)
     """How often one candidate may be drawn."""
     group_size: int | None = Field(default=None, ge=2, le=MAX_GROUP)
@@ -213,6 +221,17 @@ class BufferSettings(Section):
         names = [derivation.name for derivation in self.derivations]
         if len(set(names)) != len(names):
             raise ValueError(f"two derivations have one name: {names}")
+        return self
+
+    @model_validator(mode="after")
+    def _shares(self) -> BufferSettings:
+        """Shares that can be kept (decisions/replay#2)."""
+        shares = [derivation.share for derivation in self.derivations if derivation.share is not None]
+        if shares and len(shares) < len(self.derivations):
+            bare = [derivation.name for derivation in self.derivations if derivation.share is None]
+            raise ValueError(f"where one derivation has a share of the ratio all must, and {', '.join(bare)} has none")
+        if shares and not math.isclose(sum(shares), 1, abs_tol=LEAST_SHARE):
+            raise ValueError(f"the shares of the derivations make {sum(shares):g} together, not 1")
         return self
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.buffer.sources.draws import allowed, drawn_rank, pick_some, share
+from rolloutlog.buffer.sources.draws import Lot, allowed, drawn_rank, pick_some, rank_in_lots, share
 
 
 @given(st.integers(0, 500), st.integers(1, 64))
@@ -57,3 +59,29 @@ def test_anchors_of_a_source_are_drawn_without_repeats_and_kept_in_order(
     assert drawn == [point for point in points if point in drawn]
     assert len(drawn) == (len(points) if most is None else min(most, len(points)))
     assert drawn == pick_some(points, "salt", rollout, most)
+
+
+lots = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 50)), min_size=1, max_size=6).filter(
+    lambda given: any(count for _, count in given)
+)
+
+
+@given(lots, st.integers(0, 2**62))
+def test_draws_in_a_row_are_dealt_by_the_shares_of_those_that_have_candidates(
+    given: list[tuple[int, int]], first: int
+) -> None:
+    """Whichever draw is the first of a hundred (decisions/replay#2)."""
+    whole = sum(part for part, _ in given)
+    dealt = [Lot(part / whole, count) for part, count in given]
+    ends = list(accumulate(lot.count for lot in dealt))
+    ranks = [rank_in_lots(dealt, "0", 0, number) for number in range(first, first + 100)]
+    assert all(0 <= rank < ends[-1] for rank in ranks)
+    drawn = Counter(bisect_right(ends, rank) for rank in ranks)
+    there = sum(lot.share for lot in dealt if lot.count)
+    for place, lot in enumerate(dealt):
+        assert abs(drawn[place] - (100 * lot.share / there if lot.count else 0)) < 4
+
+
+def test_one_lot_is_drawn_from_as_if_it_were_alone() -> None:
+    lots = [Lot(0.5, 0), Lot(0.5, 9)]
+    assert [rank_in_lots(lots, "0", 1, k) for k in range(50)] == [drawn_rank(9, "0", 1, k) for k in range(50)]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,8 +22,10 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
+from rolloutlog.buffer.sources.draws import Lot, rank_in_lots
 from rolloutlog.contract.events.seeds import Anchor, Draw, Seed, Source
 from rolloutlog.contract.ids import id_of, rank_of
+from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
 from rolloutlog.contract.wire.rejection import Rejected
@@ -31,18 +34,21 @@ from tests.buffer.partition_log import Owner, PartitionLog, restored, settings_o
 from tests.buffer.test_census import told
 
 JUDGED = {"name": "judge", "derive": {"type": "judge"}, "max_draws": 2}
-SETTINGS = settings_of(
-    buffer={
-        "ratio": 1e6,
-        "capacity": 9,
-        "derivations": [
-            {"name": "go-on", "derive": {"type": "continue", "anchor": "tool-call", "max_anchors": None}},
-            JUDGED,
-            {"name": "wrong", "derive": {"type": "recheck"}, "select": {"max_source_reward": 0.5}, "max_draws": 3},
-        ],
-    },
-    trainer={"max_open": 4000},
+DERIVATIONS = (
+    {"name": "go-on", "derive": {"type": "continue", "anchor": "tool-call", "max_anchors": None}},
+    JUDGED,
+    {"name": "wrong", "derive": {"type": "recheck"}, "select": {"max_source_reward": 0.5}, "max_draws": 3},
 )
+SHARES = 0.25, 0.25, 0.5
+
+
+def settings_with(derivations: Sequence[dict[str, Any]]) -> Settings:
+    buffer = {"ratio": 1e6, "capacity": 9, "derivations": [*derivations]}
+    return settings_of(buffer=buffer, trainer={"max_open": 4000})
+
+
+TOGETHER = settings_with(DERIVATIONS)
+BY_SHARES = settings_with([{**own, "share": part} for own, part in zip(DERIVATIONS, SHARES, strict=True)])
 PACKED = pack(
     [AnchorPoint(AnchorKind.TOOL_CALL, node, 9) for node in (3, 5)]
     + [AnchorPoint(kind, 6, 9) for kind in ("recheck", "judge")]
@@ -54,13 +60,16 @@ SLOTS = list(product("abcd", (0, 1), (1, 2)))
 class Schedule:
     """A fold, a sampler over it, and what happens to them."""
 
-    fold: Fold = field(default_factory=lambda: Fold.empty(0, SETTINGS.buffer))
-    sampler: CandidateSampler = field(default_factory=lambda: CandidateSampler(SETTINGS, "s", SETTINGS.trainer))
+    settings: Settings
+    fold: Fold = field(init=False)
+    sampler: CandidateSampler = field(init=False)
     seeds: int = 0
     emitted: list[CandidateDraw] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """A group that is resolved, of which nothing is derived: so that as much may be derived as one likes."""
+        self.fold = Fold.empty(0, self.settings.buffer)
+        self.sampler = CandidateSampler(self.settings, "s", self.settings.trainer)
         self.record(("resolved", 0, 1), 1.0, group_size=1, packed=b"")
 
     def apply(self, topic: Topic, row: Row) -> None:
@@ -146,19 +155,26 @@ class Schedule:
         held.update(one.key for one in self.sampler.queue)
         number, found = max(self.fold.next_draw, self.sampler.next_number), list[tuple[int, CandidateKey, int]]()
         while True:
-            live = by_plain_rule(self.fold, held)
+            lots = by_plain_rule(self.fold, held)
+            live = [one for lot in lots for one in lot]
             if all(one.discarded for one in live):
                 return found
-            while (one := live[rank_of("draw", "0", 0, number) % len(live)]).discarded:
+            while (one := live[self._rank(lots, number)]).discarded:
                 number += 1
             found.append((number, one.key, one.draws + held[one.key]))
             held[one.key] += 1
             number += 1
 
+    def _rank(self, lots: list[list[Candidate]], number: int) -> int:
+        if self.settings is BY_SHARES:
+            shares = SHARES[0], SHARES[2], SHARES[1]  # those that aren't balanced come first
+            return rank_in_lots([Lot(part, len(lot)) for part, lot in zip(shares, lots, strict=True)], "0", 0, number)
+        return rank_of("draw", "0", 0, number) % sum(map(len, lots))
 
-def by_plain_rule(fold: Fold, held: Counter[CandidateKey]) -> list[Candidate]:
-    """All that may be drawn, from the whole pool."""
-    plain: list[Candidate] = []
+
+def by_plain_rule(fold: Fold, held: Counter[CandidateKey]) -> list[list[Candidate]]:
+    """All that may be drawn, from the whole pool, in the order of their ranks; apart what has a share of its own."""
+    plain: dict[str, list[Candidate]] = {}
     right: list[Candidate] = []
     wrong: list[Candidate] = []
     known = {each.name: each for each in fold.settings.derivations}
@@ -169,10 +185,12 @@ def by_plain_rule(fold: Fold, held: Counter[CandidateKey]) -> list[Candidate]:
         if source.dead or one.refused or one.draws + held[one.key] >= own.max_draws or not in_band:
             continue
         if not isinstance(own.derive, Balanced):
-            plain.append(one)
+            plain.setdefault(one.derivation if own.share else "", []).append(one)
         elif reward is not None:
             (right if own.derive.was_right(reward) else wrong).append(one)
-    return plain + [one for pair in zip(right, wrong, strict=False) for one in pair]
+    apart = ("go-on", "wrong") if any(own.share for own in known.values()) else ("",)
+    balanced = [one for pair in zip(right, wrong, strict=False) for one in pair]
+    return [*(plain.get(name, []) for name in apart), balanced]
 
 
 def actions() -> st.SearchStrategy[list[Callable[[Schedule], None]]]:
@@ -203,16 +221,18 @@ def _call(name: str, given: Sequence[object], schedule: Schedule) -> None:
 
 
 @settings(max_examples=400)
-@given(actions())
+@given(st.sampled_from([TOGETHER, BY_SHARES]), actions())
 def test_draws_are_those_of_the_plain_rule_whatever_happens_between_them(
-    todo: list[Callable[[Schedule], None]],
+    given: Settings, todo: list[Callable[[Schedule], None]]
 ) -> None:
-    schedule = Schedule()
+    """Also where derivations have shares (decisions/replay#2)."""
+    schedule = Schedule(given)
     for action in todo:
         action(schedule)
     schedule.sample()
     held = Counter(one.key for one in [*schedule.sampler.emitted.values(), *schedule.sampler.queue])
-    assert [one.key for one in schedule.fold.pool.live] == [one.key for one in by_plain_rule(schedule.fold, held)]
+    plain = [one.key for lot in by_plain_rule(schedule.fold, held) for one in lot]
+    assert [one.key for one in schedule.fold.pool.live] == plain
 
 
 def judged(*rewards: float | None, ratio: float = 10.0) -> tuple[PartitionLog, Owner]:

@@ -17,7 +17,6 @@ from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, Row, StateRow, Wa
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.buffer.sources.candidates import Candidate
-from rolloutlog.buffer.sources.draws import drawn_rank
 from rolloutlog.contract.events.body import Resolved
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Draw, Seed
@@ -111,7 +110,7 @@ class PartitionAccount:
                     self._read(shard, waiting[topic].popleft())
             while unread and unread[0][0] < draw.seeds:
                 shard.fold.pool.release(drawn.pop(unread.popleft()[1]))
-            rank = drawn_rank(len(shard.fold.pool.live), self.settings.buffer.salt, self.partition, draw.number)
+            rank = shard.fold.pool.live.drawn(self.settings.buffer.salt, self.partition, draw.number)
             _, candidate = shard.fold.pool.take(rank)
             drawn[draw.number] = candidate
             assert seed.source is not None

@@ -38,6 +38,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"buffer": {"lease_s": 0}}, "greater than 0"),
     ({"buffer": {"max_attempts": 0}}, "greater than or equal to 1"),
     ({"buffer": {"derivations": [{"name": "a"}, {"name": "a"}]}}, "two derivations have one name"),
+    (
+        {"buffer": {"derivations": [{"name": "a", "share": 0.5}, {"name": "b"}]}},
+        "where one derivation has a share of the ratio all must, and b has none",
+    ),
+    (
+        {"buffer": {"derivations": [{"name": "a", "share": 0.5}, {"name": "b", "share": 0.4}]}},
+        "the shares of the derivations make 0.9 together, not 1",
+    ),
+    ({"buffer": {"derivations": [{"name": "a", "share": 0}]}}, "greater than 0"),
     ({"buffer": {"derivations": [{"name": "Continue It"}]}}, "pattern"),
     ({"buffer": {"derivations": [{"name": "a", "derive": {"type": "imagine"}}]}}, "continue"),
     ({"buffer": {"derivations": [{"name": "a", "max_draws": 0}]}}, "greater than or equal to 1"),

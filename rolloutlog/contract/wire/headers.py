@@ -131,7 +131,7 @@ def _flag_text(value: bool) -> str:
 class Headers:
     """The headers of one event, typed on access. `raw` is name to bytes; the last of a repeated name wins."""
 
-    __slots__ = ("memo", "raw")
+    __slots__ = ("_given", "memo", "raw")
 
     spec_version = Field("ce_specversion", "text", _text, "CloudEvents version; 1.0 when absent")
     id = Field(
@@ -220,8 +220,6 @@ class Headers:
     timeline = Field("ce_timeline", "integer", natural, "timeline that wrote a final event")
     pass_number = Field("ce_pass", "integer", natural, "pass over the data, from 1")
     reason = Field("ce_reason", "text", _text, "why a group was dropped or cancelled, or a record rejected")
-
-    __slots__ = ("_given", "memo", "raw")
 
     def __init__(self, raw: RawHeaders) -> None:
         self._given = raw
