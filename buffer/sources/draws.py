@@ -27,7 +27,7 @@ class Lot(NamedTuple):
     """Candidates that have a share of the draws, and how many they are."""
 
     share: float
-    count: int
+    size: int
 
 
 def rank_in_lots(lots: Sequence[Lot], salt: str, partition: int, number: int) -> int:
@@ -36,14 +36,14 @@ def rank_in_lots(lots: Sequence[Lot], salt: str, partition: int, number: int) ->
     The line of the shares of those that aren't empty is walked in steps of the golden section, draw by draw, so any
     number of draws in a row is dealt by the shares as evenly as can be (decisions/replay#2).
     """
-    line = sum(lot.share for lot in lots if lot.count)
+    line = sum(lot.share for lot in lots if lot.size)
     at, before = (_start_of(salt, partition) + _GOLDEN * number) % _WHOLE / _WHOLE * line, 0
-    last = max(place for place, lot in enumerate(lots) if lot.count)
-    for place, (part, count) in enumerate(lots):
-        if count and (at < part or place == last):
-            return before + drawn_rank(count, salt, partition, number)
-        at -= part if count else 0.0
-        before += count
+    last = max(place for place, lot in enumerate(lots) if lot.size)
+    for place, (part, size) in enumerate(lots):
+        if size and (at < part or place == last):
+            return before + drawn_rank(size, salt, partition, number)
+        at -= part if size else 0.0
+        before += size
     raise IndexError(number)
 
 

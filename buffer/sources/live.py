@@ -3,8 +3,9 @@
 Guarantees: finding a rank, and every change, takes O(log n). The ranks: candidates of most derivations in the order
 (offset, node), then those of each balanced one (`Balanced`), right and wrong in turn: of either side, in its order, as
 many as the rarer one has, and what is over stays for later (decisions/replay#82). A source without a reward is on
-neither side. Where derivations have shares each has ranks of its own, one behind the other. Only their numbers are kept, by source; they are added up when somebody asks, so those of a restore all at
-once. Leaves out: which side a candidate is on (`screening`).
+neither side. Where derivations have shares each has ranks of its own, one behind the other. Only their numbers are
+kept, by source; they are added up when somebody asks, so those of a restore all at once. Leaves out: which side a
+candidate is on (`screening`).
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ RECENT_S, RATE_S = 300, 60
 
 async def status(settings: Settings) -> dict[str, Any]:
     """One object: `run`, `policy`, `groups`, `trainer`, `recent`, `rates`, `owners`, `seeds`, `drawn`, `candidates`,
-    `topics`, `shards`, `skips`, `evicted` and `source`; `groups` is null where no buffer has folded anything, `trainer` where no
-    step was closed, `source` where the run draws on none."""
+    `topics`, `shards`, `skips`, `evicted` and `source`; `groups` is null where no buffer has folded anything, `trainer`
+    where no step was closed, `source` where the run draws on none."""
     connection = await connect(settings, Role.PEOPLE)
     run = await read_run(connection)
     trainer = run.trainer_settings() or settings.trainer

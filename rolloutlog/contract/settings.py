@@ -147,8 +147,8 @@ class DerivationSettings(Section):
     select: Selection = Field(default_factory=Selection)
     """Which rollouts it may draw from."""
     share: float | None = Field(default=None, gt=0, le=1)
-    """Part of `ratio` that is its own, while others have candidates; all derivations have one, and together they make 1.
-    Unset: each has a part by how many candidates it has."""
+    """Part of `ratio` that is its own; all derivations have one, and together they make 1, or none has: then each has a
+    part by how many candidates it has."""
     max_draws: int = Field(default=1, ge=1, le=MOST)
     """How often one candidate may be drawn."""
     group_size: int | None = Field(default=None, ge=2, le=MAX_GROUP)

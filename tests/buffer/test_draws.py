@@ -73,13 +73,13 @@ def test_draws_in_a_row_are_dealt_by_the_shares_of_those_that_have_candidates(
     """Whichever draw is the first of a hundred (decisions/replay#2)."""
     whole = sum(part for part, _ in given)
     dealt = [Lot(part / whole, count) for part, count in given]
-    ends = list(accumulate(lot.count for lot in dealt))
+    ends = list(accumulate(lot.size for lot in dealt))
     ranks = [rank_in_lots(dealt, "0", 0, number) for number in range(first, first + 100)]
     assert all(0 <= rank < ends[-1] for rank in ranks)
     drawn = Counter(bisect_right(ends, rank) for rank in ranks)
-    there = sum(lot.share for lot in dealt if lot.count)
+    there = sum(lot.share for lot in dealt if lot.size)
     for place, lot in enumerate(dealt):
-        assert abs(drawn[place] - (100 * lot.share / there if lot.count else 0)) < 4
+        assert abs(drawn[place] - (100 * lot.share / there if lot.size else 0)) < 4
 
 
 def test_one_lot_is_drawn_from_as_if_it_were_alone() -> None:
