@@ -226,6 +226,10 @@ class Fold:
         """The environment couldn't stand at that anchor: its candidate is drawn no more (design/buffer#refusals)."""
         if entry.mark is not None and entry.refused:
             self.census.skipped[entry.mark.derivation, Skip.REFUSED] += 1
+            self._mark_refused(entry)
+
+    def _mark_refused(self, entry: OpenGroup | ClosedGroup) -> None:
+        if entry.mark is not None and entry.refused:
             self.pool.mark(entry.mark._replace(refused=True), self.next_offsets[Topic.ROLLOUTS])
 
     # rows of `seeds` and `group-events`
@@ -311,11 +315,14 @@ class Fold:
             self._end_source()
 
     def _carried(self, row: CarriedRow) -> Disposition:
-        """What a restore has folded of that group so far isn't all; that is. Raises Rejected."""
+        """What a restore has folded of that group so far isn't all; that is: its refusal may lie before it, and the
+        seed that was refused behind. Raises Rejected."""
         try:
-            self.groups.replace(row.group, unpacked_group(row.state))
+            entry = unpacked_group(row.state)
         except ValueError as error:
             raise Rejected(RejectReason.SHAPE, f"not a group of this version: {error}") from error
+        self.groups.replace(row.group, entry)
+        self._mark_refused(entry)
         return Disposition.TAKEN
 
     # the shard row

@@ -196,7 +196,8 @@ class Pool:
             if mark.offset not in self.early:
                 self.early[mark.offset] = Counter()
                 heappush(self.awaited, mark.offset)
-            self.early[mark.offset][mark] += 1
+            said = self.early[mark.offset]
+            said[mark] = 1 if mark.refused else said[mark] + 1  # a refusal may be read twice by a restore
 
     def _mark(self, slot: int, mark: Mark) -> None:
         for candidate in self._candidates(slot):

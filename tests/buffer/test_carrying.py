@@ -12,10 +12,12 @@ from rolloutlog.buffer.offline.past_fold import PastFold
 from rolloutlog.buffer.shard import row_places
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.contract.events.seeds import Anchor, Draw, Source
 from rolloutlog.contract.ids import ID_BYTES
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import Status
-from tests.buffer.events_by_hand import annotated, final, fresh, rollout, taken
+from rolloutlog.contract.vocabulary import AnchorKind, SeedKind, Status
+from tests.buffer.events_by_hand import annotated, cancelled, final, fresh, rollout, taken
 from tests.buffer.partition_log import (
     Owner,
     PartitionLog,
@@ -74,6 +76,41 @@ def test_a_shard_that_is_restored_from_what_was_carried_is_the_live_one_and_goes
     live.settle()
     assert live.shard.fold.groups.is_forgotten(group_id("a")) is False, "its newest record is a source"
     assert restored(old) == live.shard.fold
+
+
+def test_a_refusal_that_was_carried_holds_for_a_source_that_comes_later() -> None:
+    """A cancellation far back, the seed that it refused, and the record that it drew: its row alone is read again."""
+    log = PartitionLog(settings_of(buffer={"ratio": 0.0, "capacity": 4}))
+    log.append(cancelled("a", [0, 1], "refused"))
+    owner = flow(log, 0)
+    owner.shard.fold.places.far = 1 << 20
+    for number in range(FAR):
+        log.append(fresh(f"n{number}"))
+    owner.settle()
+    owner.shard.fold.places.far = FAR // 2
+    at = len(log.topics[Topic.ROLLOUTS])
+    log.append(drawn("a", at), final("a", at))
+    owner.settle()
+    assert group_id("a") in {row.group for row in carried_rows(log)}
+    log.append(rollout("b", turns=1))
+    owner.settle()
+    heir = restored(log)
+    assert [one.offset for one in owner.shard.fold.pool.live] == [one.offset for one in heir.pool.live]
+    assert heir == owner.shard.fold
+    assert [one.refused for one in heir.pool.candidates(at)].count(True) == 1
+
+
+def drawn(name: str, offset: int) -> Outgoing:
+    """A seed that drew the first candidate of the record at that offset."""
+    derivation = "continue-tool-call"
+    return fresh(
+        name,
+        kind=SeedKind.CONTINUE,
+        derivation=derivation,
+        source=Source(rollout="r", attempt=1, handle=f"0/{offset}/1"),
+        anchor=Anchor(kind=AnchorKind.TOOL_CALL, node=3),
+        draw=Draw(number=0, rollouts=1, seeds=1, group_events=1, settings="s"),
+    )
 
 
 def test_a_look_back_passes_over_what_was_carried(old: PartitionLog) -> None:
