@@ -44,8 +44,8 @@ lock: install  ## requirements/*.txt anew from pyproject.toml, at the newest ver
 	$(LOCK) -o requirements/services.txt -c requirements/dev.txt --extra import --extra s3 pyproject.toml
 	echo hatchling | $(LOCK) -o requirements/build.txt -c requirements/dev.txt -
 
-demo: install  ## the whole path once, on recorded rollouts and an embedded broker
-	$(BIN)/rolloutlog demo --recorded
+demo: install  ## a small policy learns two tasks from nothing, over a live loop on an embedded broker
+	$(BIN)/rolloutlog demo $(ARGS)
 
 test: install  ## what runs anywhere in under ten minutes: on up to four cores, with a broker each
 	$(TEST) -n auto --maxprocesses 4 --dist loadfile -m "not chaos and not slow and not containers and not timed" $(ARGS)

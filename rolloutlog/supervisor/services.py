@@ -69,6 +69,8 @@ def _worker(settings: Settings, number: int) -> list[str]:
 def _feeder(settings: Settings, env: str) -> list[str]:
     loop = settings.loop
     words = ["feed", "--environment", env, "--seed", str(loop.seed)]
+    if len(loop.environments) > 1 and not settings.trainer.weights:
+        words += ["--share", f"{1 / len(loop.environments):g}"]
     if env in loop.tasks:
         words += ["--tasks", loop.tasks[env]]
     if loop.epochs is not None:
