@@ -24,8 +24,8 @@ def test_a_loop_is_a_trainer_a_buffer_a_worker_and_a_feeder_for_each_environment
         "torch --config a.toml",
         "worker-1": "worker run --name worker-1 --concurrency 8 --environment reversal --environment lookup --engine "
         "torch --config a.toml",
-        "feeder-0": "feed --environment reversal --seed 0 --config a.toml",
-        "feeder-1": "feed --environment lookup --seed 0 --config a.toml",
+        "feeder-0": "feed --environment reversal --seed 0 --share 0.5 --config a.toml",
+        "feeder-1": "feed --environment lookup --seed 0 --share 0.5 --config a.toml",
     }
 
 
