@@ -30,6 +30,8 @@ from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.rule import Rule, judge
 from rolloutlog.trainer.staleness.verdicts import Cause, GroupVerdict, MemberVerdict
 
+WAIT = Wait()
+
 
 @dataclass(slots=True, frozen=True)
 class Waiting:
@@ -115,14 +117,9 @@ class DispatchPolicy:
     def quorum(self, pending: PendingGroup, clock: int) -> Quorum:
         """How many fresh members the group needs now: all, whatever the policy, where records of it may be
         deleted."""
-        straggler = Wait() if pending.cut else self.settings.straggler
-        return quorum(
-            straggler,
-            needed=pending.needed,
-            complete=pending.complete,
-            resolved=pending.resolved or pending.closed or self._waited(pending, clock),
-            passed=passed(straggler, pending.timestamp, clock),
-        )
+        straggler, needed = WAIT if pending.cut else self.settings.straggler, pending.needed
+        over = pending.complete >= needed or pending.resolved or pending.closed or self._waited(pending, clock)
+        return quorum(straggler, needed=needed, over=over, passed=passed(straggler, pending.timestamp, clock))
 
     def required(self, pending: PendingGroup, clock: int) -> int | None:
         """Members that suffice now; None while the group surely waits for more, however fresh those are that it has."""
@@ -132,11 +129,13 @@ class DispatchPolicy:
     def due(self, pending: PendingGroup, clock: int) -> int | None:
         """The next moment of the partition's time that may change the decision though nothing comes."""
         straggler, asked, moments = self.settings.straggler, pending.asked_at, list[int]()
+        if asked is None and not isinstance(straggler, Deadline):
+            return None
         if isinstance(straggler, Deadline):
             moments.append(pending.timestamp + int(straggler.seconds * 1000))
         if asked is not None and (wait_s := self._wait_s(pending)) is not None:
             moments.append(asked + int(wait_s * 1000))
-        return min((moment for moment in moments if moment > clock), default=None) if moments else None
+        return min((moment for moment in moments if moment > clock), default=None)
 
     def weighed(self, env: str | None) -> bool:
         """False for the groups of an environment that gets no part of a batch."""

@@ -71,7 +71,7 @@ def _outcome(
     index: int, member: Member, judged: MemberVerdict | None, tokens: MemberTokens | None, trained: bool
 ) -> MemberOutcome:
     record, status = member.record, member.status
-    if member.is_rejected or status is MemberStatus.OPEN:
+    if status is not MemberStatus.COMPLETED and (member.is_rejected or status is MemberStatus.OPEN):
         record = None
     verdict = judged.verdict if judged else None
     if judged is None and trained and record and status in (MemberStatus.COMPLETED, MemberStatus.ABORTED):

@@ -19,13 +19,12 @@ class Quorum(NamedTuple):
     over: bool
 
 
-def quorum(straggler: Straggler, *, needed: int, complete: int, resolved: bool, passed: bool) -> Quorum:
-    """The row for a group that says that it needs `needed`, of which `complete` are there; `passed`: its deadline.
+def quorum(straggler: Straggler, *, needed: int, over: bool, passed: bool) -> Quorum:
+    """The row for a group that says that it needs `needed`; `passed`: its deadline.
 
     A group is over when all members are resolved, or as many are complete as it needs: then the shard asks for no other
     again.
     """
-    over = resolved or complete >= needed
     match straggler:
         case Deadline(k=k) if passed:
             return Quorum(min(k, needed), needed, over)

@@ -153,19 +153,21 @@ class PendingGroup:
         """Fold a record by its headers."""
         kept = fact if keep else fact.by_handle
         if self._pack(kept):
-            bit = 1 << fact.slot.member
-            self._complete |= bit
-            self._resolved |= bit
+            self._completed(fact.slot.member)
         else:
             self._announce(kept)
         self._name(fact.slot)
         self.memory.held += kept.held
 
     def _announce(self, fact: Announced) -> None:
-        member = fact.slot.member
-        self.group.admit(Shape.of(fact.slot), member, fact.record)
-        self.unread[member] = fact
-        self._look(member)
+        member, group = fact.slot.member, self.group
+        new = member not in group.members
+        group.admit(Shape.of(fact.slot), member, fact.record)
+        self._unread[member] = fact
+        if new:
+            self._completed(member)
+        else:
+            self._look(member)
 
     def _pack(self, fact: Announced) -> bool:
         """Take a member into those that wait packed, if nothing else was said of the group. One whose value is held is
@@ -296,6 +298,11 @@ class PendingGroup:
             self.memory.held -= len(payload.body.value)
         if (fact := self.unread.pop(member, None)) is not None:
             self.memory.held -= fact.held
+
+    def _completed(self, index: int) -> None:
+        """A member of which nothing was said before completed, with its reward."""
+        self._complete |= 1 << index
+        self._resolved |= 1 << index
 
     def _look(self, index: int) -> None:
         """Count anew how a member stands, after something was said of it."""

@@ -8,7 +8,7 @@ runs where the mask is made of runs, and on whole arrays elsewhere. Leaves out: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,15 @@ NOTHING: Spans = np.empty((0, 2), np.int64)
 def everything(length: int) -> Spans:
     """The spans of a mask of `length` ones."""
     return np.array([[0, length]], np.int64) if length else NOTHING
+
+
+def everything_of(lengths: Sequence[int]) -> list[Spans]:
+    """The same of several masks, made at once."""
+    if not all(lengths):
+        return [everything(length) for length in lengths]
+    spans = np.zeros((len(lengths), 1, 2), np.int64)
+    spans[:, 0, 1] = lengths
+    return [*spans]
 
 
 def spans_of(mask: Bools) -> Spans:

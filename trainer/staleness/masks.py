@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rolloutlog.contract.record.segments import I64, Runs
-from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, everything, mask_of, spans_of
+from rolloutlog.trainer.staleness.mask_runs import Bools, Spans, everything_of, mask_of, spans_of
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 
@@ -67,11 +67,13 @@ class Each:
         return found.tolist()
 
 
-def spans_together(members: Sequence[MemberTokens], fresh: Bools) -> list[Spans]:
-    """Trained spans of each member, by which of all members' runs are fresh: those tokens that its producer keeps in
-    the loss."""
-    whole = bool(fresh.all())
-    spans = [everything(member.response_tokens) for member in members] if whole else _fresh_spans(members, fresh)
+def spans_together(members: Sequence[MemberTokens], fresh: Bools | None) -> list[Spans]:
+    """Trained spans of each member, by which of all members' runs are fresh (None: all): those tokens that its producer
+    keeps in the loss."""
+    if fresh is None:
+        spans = everything_of([member.response_tokens for member in members])
+    else:
+        spans = _fresh_spans(members, fresh)
     if all(member.loss_mask is None for member in members):
         return spans
     return [

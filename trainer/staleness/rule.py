@@ -27,6 +27,8 @@ from rolloutlog.trainer.staleness.verdicts import Cause, GroupVerdict, MemberTok
 UNKNOWN_VERSION = -1
 NEVER = 1 << 62
 """Above every version."""
+FEW = 8
+"""Runs of a member that plain numbers judge sooner than arrays, of which each operation costs as much as some ten."""
 
 
 def threshold(allowed: int | None, sync_period: int) -> int | None:
@@ -98,16 +100,46 @@ def effective_versions(runs: Runs, history: History) -> tuple[I64, Bools]:
 def judge(members: Sequence[MemberTokens], step: int | None, history: History, rule: Rule) -> GroupVerdict:
     """Judge a group's completed members for train step `step`; None: for its newest version + 1, so none is held.
 
-    All members' runs are looked at together, whole columns at a time.
+    All members' runs are looked at together, whole columns at a time; those of few that are all young in numbers.
     """
+    at, ages, spans = _all_fresh(members, step, history.timeline, rule) or _by_runs(members, step, history, rule)
+    return GroupVerdict(at, tuple(_judge(*facts, at, rule) for facts in zip(members, ages, spans, strict=True)))
+
+
+Looked = tuple[int, "list[_Age]", list[Spans]]
+"""The step, and of each member how old it is and which tokens train."""
+
+
+def _by_runs(members: Sequence[MemberTokens], step: int | None, history: History, rule: Rule) -> Looked:
     versions, abandoned = effective_versions(runs_together([member.runs for member in members]), history)
     known = versions != UNKNOWN_VERSION
     ages = _ages(members, versions, known, abandoned)
-    newest = max((age.newest for age in ages if age.newest is not None), default=UNKNOWN_VERSION)
-    at = max(newest, 0) + 1 if step is None else step
+    at = _step(ages, step)
     fresh = fresh_runs(versions, known, at, rule.token)
-    spans = spans_together(members, fresh)
-    return GroupVerdict(at, tuple(_judge(*facts, at, rule) for facts in zip(members, ages, spans, strict=True)))
+    return at, ages, spans_together(members, None if fresh.all() else fresh)
+
+
+def _all_fresh(members: Sequence[MemberTokens], step: int | None, timeline: int, rule: Rule) -> Looked | None:
+    """The same where no token is stale, of members that have few runs, all of this timeline and of agents that train;
+    None elsewhere."""
+    ages: list[_Age] = []
+    for member in members:
+        versions, timelines = member.runs.versions, member.runs.timelines
+        if len(versions) > FEW or member.judged is not None or timelines.tolist() != [timeline] * len(timelines):
+            return None
+        known = versions.tolist()
+        ages.append(_Age(len(known), min(known, default=None), max(known, default=None), True, False))
+    at, limit = _step(ages, step), rule.token
+    if limit is not None and any(age.oldest is not None and at - age.oldest - 1 >= limit for age in ages):
+        return None
+    return at, ages, spans_together(members, None)
+
+
+def _step(ages: Sequence[_Age], step: int | None) -> int:
+    if step is not None:
+        return step
+    newest = max((age.newest for age in ages if age.newest is not None), default=UNKNOWN_VERSION)
+    return max(newest, 0) + 1
 
 
 class _Age(NamedTuple):
