@@ -1,14 +1,15 @@
 """The environments of a worker, chosen by each seed's `env` (design/live-loop#environments).
 
 Guarantees: found by entry point `rolloutlog.environments` or given by name; one that isn't here is a typed error that
-lists those that are. Leaves out: what they do.
+lists those that are. One that makes whole rollouts itself may stand beside task environments. Leaves out: what they do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, Self
 
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.record.trajectory import Trajectory
@@ -31,6 +32,16 @@ class EnvironmentTable:
             if environment.name in self._environments:
                 raise SettingsError(f"two environments have the name {environment.name!r}", "give it to one of them")
             self._environments[environment.name] = environment
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        for environment in self._environments.values():
+            if isinstance(environment, AbstractAsyncContextManager):
+                await self._opened.enter_async_context(environment)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._opened.aclose()
 
     def has(self, name: str) -> bool:
         """Whether one has that name."""
@@ -47,7 +58,11 @@ class EnvironmentTable:
         """One attempt of one member. Raises SettingsError, Refused and Paused."""
         if engine is None:
             raise SettingsError("a conversation needs an engine", "give --engine")
-        return await TaskConversation(self.of(dispatch.seed.env), engine, dispatch).run()
+        environment = self.of(dispatch.seed.env)
+        whole: Any = environment
+        if callable(getattr(whole, "rollout", None)):
+            return await whole.rollout(dispatch, engine)
+        return await TaskConversation(environment, engine, dispatch).run()
 
 
 def environments_of(named: Sequence[str]) -> Environment:
@@ -61,7 +76,8 @@ def environments_of(named: Sequence[str]) -> Environment:
 def environment_named(name: str) -> TaskEnvironment[Any]:
     """The task environment at `module:name`, or the installed one of that name. Raises SettingsError."""
     made: Any = load(name) if ":" in name else installed_environment(name)
-    if missing := [method for method in _METHODS if not callable(getattr(made, method, None))]:
+    wanted = ("tasks",) if callable(getattr(made, "rollout", None)) else _METHODS
+    if missing := [method for method in wanted if not callable(getattr(made, method, None))]:
         raise SettingsError(
             f"{name!r} has no method {missing[0]}",
             "a task environment has six (docs/design/live-loop.md); one alone, of a worker, may have `rollout` instead",

@@ -21,6 +21,7 @@ from rolloutlog.contract.record.graph import NO_PARENT, path_to
 from rolloutlog.contract.record.node import Message, Node
 from rolloutlog.contract.record.sample import ABORT, Sample
 from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.producers.environments.continued_prompt import ids_after
 from rolloutlog.producers.environments.task_environment import Reply, State, Task, TaskEnvironment
 from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.engine_answer import sampled_with
@@ -28,8 +29,6 @@ from rolloutlog.producers.workers.environment import Dispatch, Paused
 
 UNFINISHED = "unfinished"
 """What a node says of an answer that was cut in the middle, until it is gone on with."""
-_EMPTY: list[Message] = [{"role": "user", "content": ""}, {"role": "assistant", "content": ""}]
-"""A conversation, of which what follows it is told apart."""
 
 
 class TaskConversation(Generic[State]):
@@ -79,23 +78,12 @@ class TaskConversation(Generic[State]):
 
     async def _tell(self, messages: Sequence[Message], parent: int) -> None:
         """Messages from outside: context, whose tokens lie at the last of them."""
-        before = [] if parent == NO_PARENT else self._ids
-        ids = await self._rendered(messages, before)
+        before = (self._ids, self._messages) if parent != NO_PARENT else ((), ())
+        ids = await ids_after(self._engine, *before, messages)
         for number, message in enumerate(messages):
             own = ids if number == len(messages) - 1 else []
             at = parent if number == 0 else len(self._nodes) - 1
             self._nodes.append(Node(message=dict(message), parent=at, token_ids=own, mask=[0] * len(own)))
-
-    async def _rendered(self, messages: Sequence[Message], before: list[int]) -> list[int]:
-        """Token ids of messages that follow those ids, up to where the policy speaks."""
-        if not before:
-            return await self._engine.render(messages)
-        whole = await self._engine.render([*self._messages, *messages])
-        if whole[: len(before)] == before:
-            return whole[len(before) :]
-        base, after = await self._engine.render(_EMPTY), await self._engine.render([*_EMPTY, *messages])
-        shared = next((i for i, (a, b) in enumerate(zip(base, after, strict=False)) if a != b), len(base))
-        return after[shared:]
 
     async def _ask(self) -> str:
         """An answer of the policy, or the rest of one; why it ended."""

@@ -46,7 +46,7 @@ class Dispatch:
 
 
 class Environment(Protocol):
-    """Makes rollouts; several at once."""
+    """Makes rollouts; several at once. One that is an async context manager is opened and closed by its worker."""
 
     async def rollout(self, dispatch: Dispatch, engine: Engine | None) -> Trajectory:
         """One attempt of one member."""

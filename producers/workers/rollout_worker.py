@@ -76,8 +76,9 @@ async def run_worker(
         policies = await stack.enter_async_context(PolicyFollower(connection=connection))
         if stop is None:
             stack.enter_context(stopped_by(signal.SIGTERM, ending))
-        if isinstance(engine, AbstractAsyncContextManager):
-            await stack.enter_async_context(engine)
+        for part in (engine, environment):
+            if isinstance(part, AbstractAsyncContextManager):
+                await stack.enter_async_context(part)
         updates: WeightUpdates | None = None
         if isinstance(engine, Updatable):
             updates = await stack.enter_async_context(WeightUpdates(engine, policies))
