@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
+from rolloutlog.contract.dispatch_settings import Wait
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.dispatch.admission import Admission, admission_of
@@ -80,8 +81,10 @@ class Sampler:
     _withheld: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
     _admission: Admission = field(init=False)
     _digest: str = field(init=False)
+    _waits_for_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self._waits_for_all = isinstance(self.dispatch.settings.straggler, Wait)
         self._admission = admission_of(self.dispatch.settings)
         self._digest = self.dispatch.settings.digest  # asked once, since it is dear
 
@@ -119,6 +122,8 @@ class Sampler:
         settled = self._settled.get(group)
         if settled is None:
             self._admission.saw(pending)
+            if self._waits_for_all and pending.is_short:  # as most do that something came for
+                return
         if settled is None and self._waits(pending):
             self._look_at_prefixes(pending, pending.just_aborted(), step)
             return

@@ -49,12 +49,11 @@ def announced(event: Event, partitions: int) -> Announced | None:
     everything else, and for a body that lies elsewhere."""
     headers = event.headers
     try:
-        kind = read_headers(event, partitions)
-        if kind is not EventType.ROLLOUT_COMPLETED or headers.kind is RunKind.EVAL or event.value is None:
+        kind, slot = read_headers(event, partitions), Slot.of(headers)
+        if kind is not EventType.ROLLOUT_COMPLETED or slot.kind is RunKind.EVAL or event.value is None:
             return None
         digest, reward, tokens = headers.digest, headers.reward, headers.tokens
         oldest, newest = headers.oldest_policy, headers.newest_policy
-        slot = Slot.of(headers)
     except Rejected:
         return None
     if digest is None or reward is None or tokens is None or oldest is None or newest is None:

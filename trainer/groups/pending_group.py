@@ -131,6 +131,16 @@ class PendingGroup:
         return everybody > 0 and (self.closed or self._resolved & everybody == everybody)
 
     @property
+    def is_short(self) -> bool:
+        """True where fewer are complete than it needs, others are open, and nobody was asked again or aborted: whoever
+        waits for all of them waits on, whatever the time."""
+        known = self._packed.slot if self._packed else self._group.shape
+        if known is None or self._complete.bit_count() >= known.needed:
+            return False
+        size = known.group_size if isinstance(known, Slot) else known.size
+        return self._resolved != (1 << size) - 1 and not (self._aborted or self.closed or self.asked_at is not None)
+
+    @property
     def aborted(self) -> list[int]:
         """Members whose prefix may be resumed."""
         return _members(self._aborted)

@@ -175,14 +175,8 @@ def _judge(member: MemberTokens, age: _Age, spans: Spans, step: int, rule: Rule)
     # An empty response has nothing to be old (decisions/staleness#45); one of unknown policies has no age.
     staleness = step - age.oldest - 1 if age.oldest is not None else (None if age.runs else 0)
     may_train, cut = member.may_train, member.truncated and rule.truncated != "train"
-    cause = _cause(
-        rule,
-        staleness,
-        unknown=not age.known,
-        abandoned=age.abandoned,
-        nothing_left=may_train > 0 and not len(spans) and not cut,
-        truncated=cut and may_train > 0,
-    )
+    nothing_left = may_train > 0 and not len(spans) and not cut
+    cause = _cause(rule, staleness, age, nothing_left=nothing_left, truncated=cut and may_train > 0)
     trained = tokens_in(spans) if cause is None else 0
     if cause is not None:
         spans, verdict = NOTHING, _failed_verdict(cause, rule)
@@ -193,26 +187,16 @@ def _judge(member: MemberTokens, age: _Age, spans: Spans, step: int, rule: Rule)
     else:
         verdict = Verdict.FRESH if trained == may_train else Verdict.PARTLY
     return MemberVerdict(
-        member=member.member,
-        attempt=member.attempt,
-        verdict=verdict,
-        seq_staleness=staleness,
-        response_tokens=member.response_tokens,
-        mask_runs=spans,
-        trainable_tokens=trained,
-        cause=cause,
-        oldest=age.oldest,
-        newest=age.newest,
-    )
+        member.member, member.attempt, verdict, staleness, member.response_tokens, spans, trained, cause,
+        age.oldest, age.newest,
+    )  # fmt: skip
 
 
-def _cause(
-    rule: Rule, staleness: int | None, *, unknown: bool, abandoned: bool, nothing_left: bool, truncated: bool
-) -> Cause | None:
+def _cause(rule: Rule, staleness: int | None, age: _Age, *, nothing_left: bool, truncated: bool) -> Cause | None:
     """The first test that the member fails, in the order of the rule (decisions/staleness#69 and #70)."""
-    if unknown and not rule.exempt_unknown:
+    if not age.known and not rule.exempt_unknown:
         return Cause.UNKNOWN
-    if abandoned and rule.drop_abandoned:
+    if age.abandoned and rule.drop_abandoned:
         return Cause.ABANDONED
     if rule.sequence is not None and staleness is not None and staleness >= rule.sequence:
         return Cause.SEQUENCE
