@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
 ROLLOUTLOG = str(Path(sys.executable).with_name("rolloutlog"))
-STEPS = "40"
+STEPS = "25"
 """A short form: all is learned after some 70."""
 
 
