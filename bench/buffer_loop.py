@@ -29,7 +29,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
-from rolloutlog.kafka.loop.collection import seldom_collected
+from rolloutlog.kafka.loop.collection import SeldomCollected
 from rolloutlog.kafka.loop.handler import Moment
 from rolloutlog.kafka.loop.loop_options import LoopOptions
 from rolloutlog.kafka.loop.partition_loop import PartitionLoop
@@ -135,7 +135,7 @@ async def folded(connection: Connection, settings: Settings) -> float:
     starts = {(topic, number): 0 for topic in INPUT_TOPICS for number in range(PARTITIONS)}
     async with RunPayloads(connection, None) as payloads, Tail(connection, starts) as tail:
         shards = [BufferShard(number, settings, payloads, None) for number in range(PARTITIONS)]
-        with seldom_collected():
+        with SeldomCollected():
             start, left = perf_counter(), RECORDS
             while left > 0:
                 by_partition: dict[int, list[Event]] = {}

@@ -3,8 +3,8 @@
 Guarantees: groups are 8 members of 1,024 sampled tokens, no two alike, as `Rollout.flat` makes them; *ours* is the loop
 of the README, whose packs are made in the training thread while the next batch is drawn in another. Both read the same
 log of one broker, one right after the other, and a ratio is the median over rounds; each round has a log of its own,
-since a trained group isn't drawn again. Stages are CPU time of one thread that does one thing after the other. Leaves
-out: a network, and training; the broker shares the machine.
+since a trained group isn't drawn again. Stages are CPU time of a loop that does one thing after the other, all of its
+threads together. Leaves out: a network, and training; the broker shares the machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
-from time import perf_counter, process_time, thread_time
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ from rolloutlog.trainer.batches.tensors import PackedBatch
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
-from rolloutlog.trainer.stream import intake
+from rolloutlog.trainer.stream import intake, loading
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
 
@@ -57,7 +57,7 @@ STAGES: tuple[Point, ...] = (
     (Tail, "poll", "fetch"),
     (intake, "announced", "headers"),
     (validation, "digest_of", "digest"),
-    (intake, "arrivals", "decode, validate"),
+    (loading, "arrivals", "decode, validate"),
     (DispatchPolicy, "decide", "judge"),
     (GroupStream, "trained", "assemble"),
     (samples, "samples_of", "pack"),
@@ -181,7 +181,7 @@ def _split(servers: str) -> Iterator[Figure]:
     """CPU time by stage, one thing after the other in one thread."""
     settings = _settings(servers, "stages")
     asyncio.run(_filled(settings, GROUPS))
-    with staged(STAGES, thread_time) as spent:
+    with staged(STAGES, process_time) as spent:
         took = asyncio.run(_in_turn(settings))
     spent[OTHER] = took - sum(spent.values())
     for stage, seconds in spent.items():
@@ -193,11 +193,11 @@ def _split(servers: str) -> Iterator[Figure]:
 
 async def _in_turn(settings: Settings) -> float:
     async with GroupStream(settings, Start(step=3)) as stream:
-        start = thread_time()
+        start = process_time()
         async for batch in stream.batches(drain=True):
             _packed(batch)
             await stream.trained(batch, publish="file:///w")
-        return thread_time() - start
+        return process_time() - start
 
 
 def _packed(batch: Batch) -> list[PackedBatch]:

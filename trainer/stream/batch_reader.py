@@ -185,7 +185,8 @@ class BatchReader:
         """Take in what came; True if anything did."""
         intake = self._parts.intake
         came = await intake.read(timeout_ms)
-        self._settle_changed()
+        with intake.seldom:
+            self._settle_changed()
         return bool(came)
 
     def _settle_changed(self) -> None:
@@ -213,6 +214,10 @@ class BatchReader:
             parts.sampler.settle_overdue(self._lending.step)
 
     async def _draw(self, size: int, *, least: int) -> Batch | None:
+        with self._parts.intake.seldom:
+            return await self._drawn(size, least)
+
+    async def _drawn(self, size: int, least: int) -> Batch | None:
         sampler, lending = self._parts.sampler, self._lending
         while True:
             step = lending.step

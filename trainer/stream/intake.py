@@ -23,16 +23,18 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
+from rolloutlog.kafka.loop.collection import SeldomCollected
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.trainer.groups.announced import Announced, announced
-from rolloutlog.trainer.groups.arrivals import Arrival, arrivals, policies_of
+from rolloutlog.trainer.groups.arrivals import Arrival, policies_of
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.eval_rewards import EvalRewards
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, Fact, doubts, fact_of, is_rollout
 from rolloutlog.trainer.staleness.agents import claimed_policies
+from rolloutlog.trainer.stream.loading import read_together
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,7 @@ class Intake:
     rejected_now: list[tuple[Event, Rejected]] = field(default_factory=list[tuple[Event, Rejected]])
     rejections: Counter[str] = field(default_factory=Counter[str])
     evals: EvalRewards = field(default_factory=EvalRewards)
+    seldom: SeldomCollected = field(default_factory=SeldomCollected)
     _polled: deque[Event] = field(default_factory=deque[Event])
 
     @property
@@ -91,12 +94,13 @@ class Intake:
         if not self._polled:
             self._polled.extend(await self.tail.poll(timeout_ms))
         count, held = len(self._polled), self.payload_bytes
-        while self._polled:
-            event = self._polled[0]
-            kept = held < 2 * self.budget.payload_bytes
-            held += len(event.value or b"") if kept else 0
-            await self._fold(event, kept)
-            self._polled.popleft()
+        with self.seldom:
+            while self._polled:
+                event = self._polled[0]
+                kept = held < 2 * self.budget.payload_bytes
+                held += len(event.value or b"") if kept else 0
+                await self._fold(event, kept)
+                self._polled.popleft()
         for assembly in self.assemblies.values():
             self.changed.update((assembly.partition, pending.id) for pending in assembly.close_void())
         return count
@@ -154,7 +158,7 @@ class Intake:
         events = await self._events(fact for _, fact in unread)
         there = [(pending, fact, fact.event or events.get(fact.record.handle)) for pending, fact in unread]
         records = [(fact.slot, event) for _, fact, event in there if event is not None]
-        found = iter(await self._judged(records, arrivals(records)))
+        found = iter(await self._judged(records, await read_together(records)))
         for pending, fact, event in there:
             if event is None:
                 log.warning("%s is gone from the log", fact.record.handle)

@@ -1,20 +1,26 @@
-"""Payloads of what was drawn: those that memory didn't keep are read again by handle (design/trainer#payloads).
+"""Values for a draw: they are decoded and checked off the event loop, and those that memory didn't keep are read again
+by handle (design/trainer#payloads; design/trainer#columns).
 
-Guarantees: after `load` every pick has all of its payloads, or it returns which members lost theirs, and why.
-Leaves out: judging the group again, which the stream does.
+Guarantees: after `load` every pick has all of its payloads, or it returns which members lost theirs, and why; what many
+values say is found in threads, while the loop goes on to fetch. Leaves out: judging the group again, which the stream
+does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.handles import Handle
+from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.trainer.dispatch.sampler import Pick
+from rolloutlog.trainer.groups.arrivals import Arrival, arrivals
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import arrived
 
@@ -30,6 +36,23 @@ class Lost:
     rejected: Rejected | None
 
 
+FEW = 32
+"""So many values aren't worth a thread."""
+LONG = 4 << 20
+"""Bytes of values that are worth another thread: hashing them and looking at their columns frees the interpreter."""
+
+
+async def read_together(records: Sequence[tuple[Slot, Event]]) -> list[Arrival]:
+    """What these records say, as `arrivals` says it."""
+    if len(records) <= FEW:
+        return arrivals(records)
+    size = sum(len(event.value or b"") for _, event in records)
+    threads = max(1, min(size // LONG, os.cpu_count() or 1))
+    parts = [records[number::threads] for number in range(threads)]
+    found = await asyncio.gather(*(asyncio.to_thread(arrivals, part) for part in parts))
+    return [found[number % threads][number // threads] for number in range(len(records))]
+
+
 async def load(picks: Iterable[Pick], payloads: PayloadReader, blobs: BlobStore | None) -> list[Lost]:
     """Fill in what isn't in memory; what couldn't be read."""
     wanted = {handle: where for pick in picks for handle, where in _missing(pick)}
@@ -41,7 +64,8 @@ async def load(picks: Iterable[Pick], payloads: PayloadReader, blobs: BlobStore 
             lost.append(Lost(pending, member, attempt, None, None))
             continue
         try:
-            pending.keep(member, arrived(event, await resolve_body(event, blobs)).payload)
+            found = arrived(event, await resolve_body(event, blobs))
+            pending.keep(member, replace(found.payload, rollout=found.rollout))
         except Rejected as rejected:
             lost.append(Lost(pending, member, attempt, event, rejected))
     return lost

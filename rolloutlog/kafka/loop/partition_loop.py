@@ -28,7 +28,7 @@ from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.backoff import Backoff
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.logged_wait import LoggedWait
-from rolloutlog.kafka.loop.collection import seldom_collected
+from rolloutlog.kafka.loop.collection import SeldomCollected
 from rolloutlog.kafka.loop.group_member import GroupMember
 from rolloutlog.kafka.loop.handler import ShardFactory, ShardHandler
 from rolloutlog.kafka.loop.loop_context import LoopContext, Totals
@@ -88,7 +88,7 @@ class PartitionLoop:
         unequal assignments, BrokerUnreachable when the cluster was away for too long.
         """
         self._context.drain = drain
-        with seldom_collected():
+        with SeldomCollected():
             await self._until_stopped()
 
     async def _until_stopped(self) -> None:
