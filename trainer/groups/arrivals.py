@@ -1,31 +1,48 @@
 """Values that are read together, as they are when a batch is drawn (design/trainer#columns).
 
-Guarantees: each is what `arrived` says of it, or bad as that says; what the rule needs is made of all of them at once,
-and what was decoded is kept. Leaves out: whether a policy was ever published (`rolloutlog.trainer.stream.intake`).
+Guarantees: each is what `arrived` says of it, or bad as that says, held by
+`test_values_read_together_say_what_each_says`: columns of all are checked in one pass, and whatever isn't surely sound
+there, or has another layout, is read by itself; what was decoded is kept. Leaves out: whether a policy was ever
+published (`rolloutlog.trainer.stream.intake`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
+from rolloutlog.buffer.group.member import Record
+from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.record.slot import Slot
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.graph import leaf_count
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.sound_together import key_of, look_together
+from rolloutlog.contract.record.soundness import check_record
+from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.contract.vocabulary import Grain, Status
+from rolloutlog.contract.wire.headers import Field, Headers
 from rolloutlog.contract.wire.rejection import Rejected
+from rolloutlog.trainer.groups.announced import Announced
+from rolloutlog.trainer.groups.pending_group import Payload
 from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, arrived
 from rolloutlog.trainer.staleness.agents import claimed_policies
 from rolloutlog.trainer.staleness.tokens_together import tokens_together
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 Arrival = Arrived | Bad
+Announcement = tuple[Announced, Event]
 
 
-def arrivals(records: Iterable[tuple[Slot, Event]]) -> list[Arrival]:
-    """What each of these records says, whose headers say that slot."""
-    found = [_arrival(slot, event) for slot, event in records]
+def arrivals(records: Sequence[Announcement]) -> list[Arrival]:
+    """What each of these records says, that was announced by its headers."""
+    quick = _together(records)
+    found = [quick.get(number) or _arrival(*record) for number, record in enumerate(records)]
     tokens = iter(tokens_together([one.rollout for one in found if isinstance(one, Arrived)]))
     return [_kept(one, next(tokens)) if isinstance(one, Arrived) else one for one in found]
 
@@ -41,11 +58,73 @@ def policies_of(found: Iterable[Arrival]) -> set[Policy]:
     return named.union(*(claimed_policies(one.rollout.trajectory) for one in some))
 
 
-def _arrival(slot: Slot, event: Event) -> Arrival:
+def _together(records: Sequence[Announcement]) -> dict[int, Arrived]:
+    """By number those that are surely what their headers say."""
+    read = [(number, one) for number, (_, event) in enumerate(records) if (one := _decoded(event)) is not None]
+    look = look_together([one for _, one in read])
+    facts = [records[number][0] for number, _ in read]
+    oldest = look.oldest == np.array([key_of(fact.oldest) for fact in facts], np.int64)
+    newest = look.newest == np.array([key_of(fact.newest) for fact in facts], np.int64)
+    sure = (look.sound & oldest & newest).tolist()
+    return {
+        number: made
+        for (number, one), is_sure, is_line in zip(read, sure, look.line.tolist(), strict=True)
+        if is_sure and (made := _surely(*records[number], one, is_line)) is not None
+    }
+
+
+def _decoded(event: Event) -> Trajectory | None:
+    """None for another content type, and for what can't be decoded."""
+    if event.value is None or event.headers.content_type != value.SAFETENSORS:
+        return None
+    try:
+        return value.decode(event.value)
+    except Rejected:
+        return None
+
+
+def _surely(fact: Announced, event: Event, one: Trajectory, is_line: bool) -> Arrived | None:
+    """The fact of a record whose columns are sound and whose policies are those of its headers; None: look closer."""
+    body = Body(cast("bytes", event.value), value.SAFETENSORS)
+    if digest_of(body.value) != fact.record.digest or len(one.token_ids) != fact.tokens:
+        return None
+    try:
+        check_record(one, one.nodes.tolist())
+    except Rejected:
+        return None
+    if one.reward != fact.record.reward or not _agrees(fact, event.headers.raw, one, is_line):
+        return None
+    rollout, size = Rollout(fact.slot, one), one.response_tokens
+    record = Record(
+        fact.slot.attempt, Status.COMPLETED, event.handle, fact.record.digest, event.timestamp, one.reward, fact.oldest,
+        sampled=size,
+    )  # fmt: skip
+    return Arrived(rollout, record, Payload(fact.slot, body))
+
+
+def _agrees(fact: Announced, raw: dict[str, bytes], one: Trajectory, is_line: bool) -> bool:
+    """True where each header says exactly what the value says, or nothing
+    (`rolloutlog.contract.record.provenance`)."""
+    record, nodes = one.record, cast("list[dict[str, Any]]", one.record["nodes"])
+    expected: dict[Field[Any], object] = {
+        Headers.rollout: fact.slot.rollout,
+        Headers.status: Status.COMPLETED,
+        Headers.stop_condition: record.get("stop_condition") or None,
+        Headers.grain: record.get("grain", Grain.TOKEN),
+        Headers.turns: sum(1 for node in nodes if node.get("sampled")),
+        Headers.branches: 1 if is_line else leaf_count(one.parents),
+    }
+    return all(
+        (said := raw.get(field.name)) is None or (says is not None and said == str(says).encode())
+        for field, says in expected.items()
+    )
+
+
+def _arrival(fact: Announced, event: Event) -> Arrival:
     try:
         return arrived(event)
     except Rejected as rejected:
-        return Bad(slot, rejected)
+        return Bad(fact.slot, rejected)
 
 
 def _kept(one: Arrived, tokens: MemberTokens) -> Arrived:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
@@ -157,7 +156,7 @@ class Intake:
         unread = [(pending, fact) for pending in groups for fact in pending.unread.values()]
         events = await self._events(fact for _, fact in unread)
         there = [(pending, fact, fact.event or events.get(fact.record.handle)) for pending, fact in unread]
-        records = [(fact.slot, event) for _, fact, event in there if event is not None]
+        records = [(fact, event) for _, fact, event in there if event is not None]
         found = iter(await self._judged(records, await read_together(records)))
         for pending, fact, event in there:
             if event is None:
@@ -171,7 +170,7 @@ class Intake:
         handles = [fact.record.handle for fact in facts if fact.event is None]
         return await self.payloads.read_those_there(handles) if handles and self.payloads else {}
 
-    async def _judged(self, records: list[tuple[Slot, Event]], found: list[Arrival]) -> list[Fact | None]:
+    async def _judged(self, records: list[tuple[Announced, Event]], found: list[Arrival]) -> list[Fact | None]:
         """The same, unless a policy was never published, or a dead letter names a record."""
         if not self.rejected_before and await self.policies.unknown(policies_of(found)) is None:
             return [*found]

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.trainer.dispatch.sampler import Pick
+from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.arrivals import Arrival, arrivals
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import arrived
@@ -42,8 +42,8 @@ LONG = 4 << 20
 """Bytes of values that are worth another thread: hashing them and looking at their columns frees the interpreter."""
 
 
-async def read_together(records: Sequence[tuple[Slot, Event]]) -> list[Arrival]:
-    """What these records say, as `arrivals` says it."""
+async def read_together(records: Sequence[tuple[Announced, Event]]) -> list[Arrival]:
+    """What these records say that were announced, as `arrivals` says it."""
     if len(records) <= FEW:
         return arrivals(records)
     size = sum(len(event.value or b"") for _, event in records)

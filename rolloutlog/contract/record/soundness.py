@@ -31,7 +31,7 @@ def check_trajectory(trajectory: Trajectory) -> None:
     _check_lengths(trajectory, table)
     _check_nodes(trajectory, table)
     _check_numbers(trajectory)
-    _check_record(trajectory, table)
+    check_record(trajectory, table)
     if trajectory.columns:
         _check_columns(trajectory)
 
@@ -93,7 +93,8 @@ def _check_columns(trajectory: Trajectory) -> None:
         raise Rejected(RejectReason.SHAPE, "column loss_mask is one number per token or per sampled token")
 
 
-def _check_record(trajectory: Trajectory, table: Table) -> None:
+def check_record(trajectory: Trajectory, table: Table) -> None:
+    """The record beside the table of nodes, whose columns were looked at. Raises Rejected."""
     record: Any = trajectory.record
     facts = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
     nodes: Any = facts.get("nodes")
