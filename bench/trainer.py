@@ -86,8 +86,8 @@ def measure() -> Iterable[Figure]:
 def _rates(servers: str) -> Iterator[Figure]:
     theirs, mine = list[Took](), list[Took]()
     for number in range(ROUNDS + 1):
-        settings = _settings(servers, f"round-{number}")
-        connection = asyncio.run(_filled(settings, GROUPS))
+        settings = settings_of(servers, f"round-{number}")
+        connection = asyncio.run(filled(settings, GROUPS))
         both = _took(lambda c=connection: asyncio.run(bare(c, GROUPS * MEMBERS))), _ours(settings, GROUPS)
         if number:  # the first round warms up
             theirs.append(both[0])
@@ -115,12 +115,13 @@ def _took(work: Callable[[], object]) -> Took:
     return Took(perf_counter() - start, process_time() - cpu)
 
 
-def _settings(servers: str, namespace: str, **trainer: Any) -> Settings:
+def settings_of(servers: str, namespace: str, **trainer: Any) -> Settings:
+    """Settings of a run whose rollouts never grow too old."""
     said: dict[str, Any] = {"batch_groups": BATCH, "max_open": None, "staleness": {"max_staleness": 50}, **trainer}
     return Settings.model_validate({"namespace": namespace, "bootstrap_servers": servers, "trainer": said})
 
 
-async def _filled(settings: Settings, groups: int) -> Connection:
+async def filled(settings: Settings, groups: int) -> Connection:
     """Topics with so many whole groups, and the policies that sampled them."""
     connection = await connect(settings)
     await create_topics(connection, settings)
@@ -179,8 +180,8 @@ def _trained(stream: SyncGroupStream, groups: int) -> None:
 
 def _split(servers: str) -> Iterator[Figure]:
     """CPU time by stage, one thing after the other in one thread."""
-    settings = _settings(servers, "stages")
-    asyncio.run(_filled(settings, GROUPS))
+    settings = settings_of(servers, "stages")
+    asyncio.run(filled(settings, GROUPS))
     with staged(STAGES, process_time) as spent:
         took = asyncio.run(_in_turn(settings))
     spent[OTHER] = took - sum(spent.values())
@@ -208,8 +209,8 @@ def _packed(batch: Batch) -> list[PackedBatch]:
 def _memory(servers: str) -> Iterator[Figure]:
     """The most memory while a log of ten times the byte budget is trained, beside the first half of it."""
     groups, process, seen = 10 * BUDGET // GROUP_BYTES, psutil.Process(), list[float]()
-    settings = _settings(servers, "memory", buffer_bytes=BUDGET, batch_groups=16)
-    asyncio.run(_filled(settings, groups))
+    settings = settings_of(servers, "memory", buffer_bytes=BUDGET, batch_groups=16)
+    asyncio.run(filled(settings, groups))
     with SyncGroupStream(settings, Start(step=3)) as stream:
         for batch in stream.batches(drain=True):
             batch.packs(PACK)
