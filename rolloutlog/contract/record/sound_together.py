@@ -1,9 +1,9 @@
 """Soundness of the columns of many trajectories at once (design/trainer#columns).
 
-Guarantees: what is `sound` here passes `rolloutlog.contract.record.soundness.check_trajectory` as far as columns go, and
-a bad one among them is found and the others stay sound: `test_what_is_sound_together_is_sound_by_itself`. Leaves out:
-the record's text; optional columns, and trajectories without a token or a policy, of which it never says that they are
-sound; and why one isn't.
+Guarantees: what is `sound` here passes `rolloutlog.contract.record.soundness.check_trajectory` as far as columns go; a
+bad one among them is found and the others stay sound, which `test_what_is_sound_together_is_sound_by_itself` holds.
+Leaves out: the record's text; optional columns, and trajectories without a token or a policy, of which it never says
+that they are sound; and why one isn't.
 """
 
 from __future__ import annotations
