@@ -11,14 +11,17 @@ import json
 import os
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from rolloutlog import CheckpointFolder
 from rolloutlog.contract.settings import Settings
 from rolloutlog.trainer.batches.sample_rows import IGNORED
 from rolloutlog.trainer.batches.sampling import Sampling
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
+from rolloutlog.trainer.stream.starting import Start
 
 
 def main() -> None:
@@ -27,7 +30,34 @@ def main() -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{meeting}", rank=rank, world_size=size, timeout=timedelta(seconds=20)
     )
-    with SyncGroupStream(Settings.model_validate_json(sys.argv[5])) as stream:
+    settings = Settings.model_validate_json(sys.argv[5])
+    if mode == "resume":
+        resume(settings, Path(meeting).parent, rank)
+    else:
+        train(settings, rank, mode)
+    print(json.dumps({"ended": True}), flush=True)
+
+
+def resume(settings: Settings, folder: Path, rank: int) -> None:
+    """A model that counts steps, and random numbers of each rank's own."""
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(model.weight)
+    torch.manual_seed(rank + 10 * dist.get_world_size())
+    checkpoints = CheckpointFolder(folder / "checkpoints", model=model)
+    with SyncGroupStream(settings, Start(resume=checkpoints)) as stream:
+        checkpoints.load(stream)
+        print(json.dumps({"weight": model.weight.item(), "random": torch.rand(1).item()}), flush=True)
+        for batch in stream.batches(drain=True):
+            batch.packs(16, sampling=Sampling(temperature=1.0))
+            torch.nn.init.constant_(model.weight, model.weight.item() + 1)
+            batch.trained(
+                publish=lambda: ("s3://w", None), checkpoint=lambda batch=batch: checkpoints.save(stream, batch)
+            )
+    print(json.dumps({"weight": model.weight.item(), "random": torch.rand(1).item()}), flush=True)
+
+
+def train(settings: Settings, rank: int, mode: str) -> None:
+    with SyncGroupStream(settings) as stream:
         for batch in stream.batches(drain=True):
             minis = [] if mode != "minis" else [*batch.mini_batches(16, count=2, epochs=2, seed=7)]
             for mini in minis:
@@ -52,7 +82,6 @@ def main() -> None:
             if mode == "disagree" and rank == 1:
                 batch.step = 77
             batch.trained(publish=lambda: (f"file:///by-rank-{rank}", None))
-    print(json.dumps({"ended": True}), flush=True)
 
 
 if __name__ == "__main__":

@@ -71,22 +71,21 @@ def test_every_rank_has_its_share_of_every_step(log: Log, tmp_path: Path, size: 
     assert uris == {None, "file:///by-rank-0"}
 
 
-def test_another_number_of_ranks_goes_on(log: Log, tmp_path: Path) -> None:
-    """And several optimiser steps in a train step are dealt to all of them (design/trainer#mini-batches)."""
-    for size, name in ((3, "a"), (2, "c"), (1, "e")):
-        names = [name, chr(ord(name) + 1)]
-        asyncio.run(log.write(*(record for one in names for record in group(one))))
-        ranks = job(log, tmp_path, size, "minis")
+def test_another_number_of_ranks_goes_on_from_a_checkpoint(log: Log, tmp_path: Path) -> None:
+    """Rank 0 writes it, all load it; each rank's random numbers go on, those of one that is new are its own."""
+    randoms: list[float] = []
+    for steps, (size, name) in enumerate(((2, "a"), (3, "c"))):
+        asyncio.run(log.write(*group(name), *group(chr(ord(name) + 1))))
+        ranks = job(log, tmp_path, size, "resume")
         assert [code for code, _, _ in ranks] == [0] * size, ranks
-        minis = [[line for line in lines if "epoch" in line] for _, lines, _ in ranks]
-        assert [mini["epoch"] for mini in minis[0]] == [0, 0, 1, 1]
-        for parts in zip(*minis, strict=True):
-            assert {mini["tokens"] for mini in parts} == {sum(mini["labels"] for mini in parts)} == {4}
-            assert len({mini["packs"] for mini in parts}) == 1
-        said = [{group for mini in parts for group in mini["groups"]} for parts in zip(*minis, strict=True)]
-        assert sorted(map(len, said)) == [1] * 4
-        assert said[0] | said[1] == said[2] | said[3] == set(map(id_of, names))
-    assert sorted(final.step for final in asyncio.run(log.finals())) == [1, 1, 2, 2, 3, 3]
+        assert [lines[0]["weight"] for _, lines, _ in ranks] == [steps] * size
+        assert [lines[1]["weight"] for _, lines, _ in ranks] == [steps + 1] * size
+        if randoms:
+            assert [lines[0]["random"] for _, lines, _ in ranks[:2]] == randoms
+        randoms = [lines[1]["random"] for _, lines, _ in ranks]
+        assert len({*randoms}) == size
+    assert sorted(final.step for final in asyncio.run(log.finals())) == [1, 1, 2, 2]
+    assert len([*(tmp_path / "checkpoints").iterdir()]) == 2
 
 
 def test_a_rank_that_dies_ends_the_job_and_nothing_of_its_step_is_told(log: Log, tmp_path: Path) -> None:

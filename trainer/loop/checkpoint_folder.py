@@ -31,10 +31,12 @@ from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.events.watermarks import newest_live
 from rolloutlog.contract.policies import History, Policy
-from rolloutlog.trainer.loop.job_ranks import ranks_of_job
+from rolloutlog.trainer.loop.job_ranks import Alone, JobRanks
 from rolloutlog.trainer.loop.rng_states import put_rng_states, rng_states
 from rolloutlog.trainer.loop.state_file import CheckpointUnusable, read_state, write_state
+from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.loop.training_batch import Saved, SavedFile
+from rolloutlog.trainer.stream.group_stream import GroupStream
 
 log = logging.getLogger(__name__)
 
@@ -51,24 +53,6 @@ class Stateful(Protocol):
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> Any:
         """Be that."""
-        ...
-
-
-class CheckpointedStream(Protocol):
-    """What is asked of a group stream, asynchronous or not."""
-
-    @property
-    def history(self) -> History:
-        """The policies known so far."""
-        ...
-
-    @property
-    def resumed(self) -> SavedCheckpoint | None:
-        """The checkpoint that it goes on from."""
-        ...
-
-    def state_dict(self, batch: Any = None) -> dict[str, Any]:
-        """What a checkpoint holds of it."""
         ...
 
 
@@ -110,13 +94,13 @@ class CheckpointFolder:
         made._last_step = step
         return made
 
-    def save(self, stream: CheckpointedStream, batch: Any) -> SavedFile:
+    def save(self, stream: SyncGroupStream | GroupStream, batch: Any) -> SavedFile:
         """Write the state after a batch that is about to be told. All ranks call it; rank 0 writes.
 
         Whoever tells the batch calls `commit` of what comes back; `TrainingBatch.trained` does. Raises SettingsError
         for what a file can't hold, OSError.
         """
-        ranks, said = ranks_of_job(), stream.state_dict(batch)
+        ranks, said = _ranks_of(stream), stream.state_dict(batch)
         state = {name: part.state_dict() for name, part in self._parts.items()}
         state |= {"rng": ranks.gather(rng_states()), "stream": said}
         name = f"{said['run']}-{said['timeline']}-{said['step']}-{secrets.token_hex(4)}.safetensors"
@@ -129,7 +113,7 @@ class CheckpointFolder:
         digest = _digest(_partial(path))
         return SavedFile(path.as_uri(), digest, lambda: self._commit(path, said["run"], stream.history))
 
-    def load(self, stream: CheckpointedStream) -> bool:
+    def load(self, stream: SyncGroupStream | GroupStream) -> bool:
         """Put the checkpoint that the stream goes on from into the parts, on every rank, and its random numbers, if
         this rank had any then; False where it goes on from none.
 
@@ -137,7 +121,7 @@ class CheckpointFolder:
         """
         saved, run = stream.resumed, stream.state_dict()["run"]
         if saved is not None:
-            self._load(saved, run)
+            self._load(saved, run, _ranks_of(stream).rank)
         return saved is not None
 
     def load_part(self, name: str, run: str, saved: SavedCheckpoint) -> None:
@@ -165,10 +149,10 @@ class CheckpointFolder:
                 f"the weights of step {saved.step} were never published, and workers can't read a checkpoint",
                 "give CheckpointFolder(publish=...), or publish where you save: trained(publish=..., early=True)",
             )
-        self._load(saved, run)
+        self._load(saved, run, 0)
         return self._publish(policy)[:2]
 
-    def _load(self, saved: SavedCheckpoint, run: str) -> None:
+    def _load(self, saved: SavedCheckpoint, run: str, rank: int) -> None:
         state = read_state(self._path_of(saved, run))
         if tuple(state["stream"][name] for name in ("run", "timeline", "step")) != (run, *saved.policy):
             raise RunMismatch(f"{saved.uri} holds the state of another run or step than its name says")
@@ -176,7 +160,6 @@ class CheckpointFolder:
             raise SettingsError(f"{min(missing)} is only in the checkpoint {saved.uri}, or only here", "give all parts")
         for name, part in self._parts.items():
             part.load_state_dict(state[name])
-        rank = ranks_of_job().rank
         if rank < len(state["rng"]):
             put_rng_states(state["rng"][rank])
 
@@ -219,6 +202,11 @@ class CheckpointFolder:
             if found := pattern.fullmatch(path.name):
                 named = path.with_name(path.name.removesuffix(PARTIAL))
                 yield _CheckpointFile(int(found[1]), int(found[2]), named, found[3] is not None)
+
+
+def _ranks_of(stream: SyncGroupStream | GroupStream) -> JobRanks:
+    """Those that a stream is of; one that is asynchronous is of one process."""
+    return stream.ranks if isinstance(stream, SyncGroupStream) else Alone()
 
 
 def _partial(path: Path) -> Path:
