@@ -221,7 +221,7 @@ async def test_facts_that_no_trainer_wrote_stop_no_start(settings: Settings, cap
             await steps(stream, log, 1, 2, 3)
     mark = (await marks_of(log)).partitions[0]
     first, *_ = [event.offset for event in await log.read(Topic.GROUP_EVENTS)]
-    by = {"source": "/test", "now": now()}
+    by: dict[str, Any] = {"source": "/test", "now": now()}
     huge = GroupFinal(group=id_of("new"), group_size=2, timeline=0, step=2**61, as_of=0)
     await log.write(final_event(huge, **by))
     await log.write(final_event(huge.model_copy(update={"timeline": 7, "step": 1, "as_of": 2**61}), **by))
