@@ -1,5 +1,7 @@
 # The services of rolloutlog: core, [import] and [s3], everything from the hashed locks. No torch, no Java.
 #   docker build --target services -t rolloutlog .
+# With torch, for workers and a trainer that have a model; TORCH as in the Makefile: pinned, or cpu for PyTorch's own CPU build.
+#   docker build --target live --build-arg TORCH=cpu -t rolloutlog-live .
 FROM python:3.11-slim AS build
 WORKDIR /source
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -18,6 +20,27 @@ COPY rolloutlog rolloutlog
 RUN /opt/build/bin/hatchling build -t wheel -d /wheel \
  && /opt/rolloutlog/bin/pip install --no-deps --no-index /wheel/*.whl \
  && /opt/rolloutlog/bin/python -m pip uninstall -q -y pip setuptools
+
+FROM build AS build-live
+ARG TORCH=pinned
+COPY requirements/uv.txt requirements/torch.txt requirements/dev.txt requirements/
+RUN /opt/build/bin/pip install --require-hashes -r requirements/uv.txt \
+ && if [ "$TORCH" = pinned ]; then BACKEND= LIST="--require-hashes -r requirements/torch.txt"; \
+    else BACKEND="--torch-backend $TORCH" LIST="$(sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements/torch.txt)"; fi \
+ && UV_SYSTEM_CERTS=true /opt/build/bin/uv pip install --no-cache --python /opt/rolloutlog/bin/python $BACKEND $LIST \
+ && UV_SYSTEM_CERTS=true /opt/build/bin/uv pip install --no-cache --python /opt/rolloutlog/bin/python --no-deps \
+    "$(sed -n 's/^\(safetensors==[^ ]*\).*/\1/p' requirements/dev.txt)"
+
+FROM python:3.11-slim AS live
+# Volumes mounted on these folders take over their owner.
+RUN useradd --system --uid 10001 --home-dir /var/lib/rolloutlog --create-home rolloutlog \
+ && install -d -o rolloutlog -g rolloutlog /var/lib/rolloutlog/blobs /var/lib/rolloutlog/run
+COPY --from=build-live /opt/rolloutlog /opt/rolloutlog
+ENV PATH=/opt/rolloutlog/bin:$PATH PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1
+USER rolloutlog
+WORKDIR /var/lib/rolloutlog
+ENTRYPOINT ["rolloutlog"]
+CMD ["--help"]
 
 FROM python:3.11-slim AS services
 # A volume mounted on the folder of blobs takes over its owner.

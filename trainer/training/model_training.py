@@ -72,7 +72,7 @@ class ModelTraining:
         on_row: Callable[[Row], None],
     ) -> None:
         self._settings, self._steps, self._drain, self._latest = settings, steps, drain, latest
-        self._to_step = to_step
+        self._to_step, self._last = to_step, to_step
         self._resume: Resume | None = resume
         self._on_row = on_row
         self._folder = RunFolder.of(settings)
@@ -100,8 +100,9 @@ class ModelTraining:
         with SyncGroupStream(settings, self._start(began, model, checkpoints)) as stream:
             self._stream = stream
             self._begin(stream, began, model, checkpoints)
-            if self._stopping or (self._to_step is not None and began.step >= self._to_step):
-                return self.report
+            self._last = self._last_step(began)
+            if self._stopping:
+                stream.stop()
             self._train(stream, stepping, checkpoints)
         return self.report
 
@@ -157,11 +158,11 @@ class ModelTraining:
 
     def _train(self, stream: SyncGroupStream, stepping: ModelStep, checkpoints: CheckpointFolder) -> None:
         waited = time.monotonic()
-        for batch in stream.batches(drain=self._drain):
+        for batch in stream.batches(drain=self._drain, last_step=self._last):
             row = self._told(stream, stepping, checkpoints, batch, waited)
             self._folder.add(row)
             self._on_row(row)
-            if self._stopping or self._is_last(row["step"]):
+            if self._stopping:
                 return
             waited = time.monotonic()
 
@@ -177,7 +178,7 @@ class ModelTraining:
         drawn, step = time.monotonic(), batch.step or 0
         numbers = self._stepped(stepping, batch, step)
         trained = time.monotonic()
-        is_last = self._stopping or self._is_last(step, told=1)
+        is_last = self._stopping or step == self._last
         policy = Policy(stream.history.timeline, step)
         publish = (lambda: self._save(stepping.model, policy)) if batch.publishes or is_last else None
         is_due = is_last or step % self._settings.training.checkpoint_steps == 0
@@ -197,9 +198,10 @@ class ModelTraining:
         )
         return StepNumbers.mean([stepping(step, mini.packs, mini.denominators) for mini in dealt])
 
-    def _is_last(self, step: int, told: int = 0) -> bool:
-        """Whether nothing is to be trained after that step; `told` steps more than the report has will be told then."""
-        return self.report.steps + told == self._steps or (self._to_step is not None and step >= self._to_step)
+    def _last_step(self, began: Beginning) -> int | None:
+        """The train step after which it ends; None where it goes on."""
+        ends = [] if self._to_step is None else [self._to_step]
+        return min([*ends, *([] if self._steps is None else [began.step + self._steps])], default=None)
 
     def _save(self, model: torch.nn.Module, policy: Policy) -> SavedWeights:
         return save_weights(model, self._folder.weights(self._settings), policy)
