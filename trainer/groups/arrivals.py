@@ -9,7 +9,6 @@ published (`rolloutlog.trainer.stream.intake`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -128,4 +127,5 @@ def _arrival(fact: Announced, event: Event) -> Arrival:
 
 
 def _kept(one: Arrived, tokens: MemberTokens) -> Arrived:
-    return replace(one, tokens=tokens, payload=replace(one.payload, rollout=one.rollout))
+    payload = Payload(one.payload.slot, one.payload.body, one.rollout)
+    return Arrived(one.rollout, one.record, payload, tokens)

@@ -53,7 +53,8 @@ def look_together(trajectories: Sequence[Trajectory]) -> Together:
     some = [one for one, fits in zip(trajectories, fit, strict=True) if fits]
     if some:
         columns = _Columns(some)
-        made.sound[fit] = columns.numbers() & columns.masks() & columns.tiles()
+        numbers = np.array([_numbers_fit(one) for one in some], np.bool_)
+        made.sound[fit] = numbers & columns.masks() & columns.tiles()
         made.line[fit] = columns.lines()
         made.oldest[fit], made.newest[fit] = columns.policies()
     return made
@@ -76,22 +77,21 @@ def _nodes_fit(trajectories: Sequence[Trajectory]) -> Bools:
     return np.logical_and.reduceat(good, first) & (totals == np.array(sizes, np.int64)).all(axis=1)
 
 
+def _numbers_fit(one: Trajectory) -> bool:
+    """No token id below 0; log-probs finite and up to 0 (a NaN is below nothing). These columns are long, so each is
+    looked at where it lies."""
+    logprobs = one.logprobs
+    fits = not np.count_nonzero(one.token_ids < 0) and np.count_nonzero(logprobs <= ROUNDING) == len(logprobs)
+    return fits and logprobs.min() > -np.inf
+
+
 class _Columns:
     """The columns of trajectories whose nodes fit, one after another."""
 
     def __init__(self, trajectories: Sequence[Trajectory]) -> None:
         self.nodes, self.first = _joined([one.nodes for one in trajectories])
-        self.tokens, self.first_token = _joined([one.token_ids for one in trajectories])
-        self.logprobs, self.first_logprob = _joined([one.logprobs for one in trajectories])
         self.segments, self.first_segment = _joined([one.segments for one in trajectories])
-        self.mask = np.concatenate([one.mask for one in trajectories])
-
-    def numbers(self) -> Bools:
-        """No token id below 0; log-probs finite and up to 0: a NaN is in every minimum and compares as false."""
-        least = np.minimum.reduceat(self.logprobs, self.first_logprob)
-        most = np.maximum.reduceat(self.logprobs, self.first_logprob)
-        ids = np.minimum.reduceat(self.tokens, self.first_token) >= 0
-        return ids & (least > -np.inf) & (most <= ROUNDING)
+        self.mask, self.first_token = _joined([one.mask for one in trajectories])
 
     def masks(self) -> Bools:
         """Zeros and ones, of which each node has as many as it sampled."""
