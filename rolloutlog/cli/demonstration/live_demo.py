@@ -91,12 +91,18 @@ class LiveDemo:
         self._follower = LoopFollower(settings)
         self._began = time.monotonic()
 
-    async def run(self, stop: asyncio.Event, tell: Callable[[str], None]) -> dict[str, Any]:
-        """Until the target is reached, or `stop`; what came of it. Raises what `run_live` and the audit raise."""
+    async def run(
+        self, stop: asyncio.Event, tell: Callable[[str], None], onlook: Callable[[Watched], None] = lambda _: None
+    ) -> dict[str, Any]:
+        """Until the target is reached, or `stop`; what came of it. `onlook` is told what runs, as soon as it does.
+
+        Raises what `run_live` and the audit raise.
+        """
         following: list[asyncio.Task[None]] = []
 
-        def watch(_: Watched) -> None:
+        def watch(watched: Watched) -> None:
             following.append(asyncio.create_task(self._follower.run(lambda: self._look(stop))))
+            onlook(watched)
 
         try:
             flags = ["--config", str(self._folder.config)]
