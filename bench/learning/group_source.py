@@ -16,7 +16,7 @@ from rolloutlog.buffer.derivations.protocol import AnchorPoint, Balanced, Deriva
 from rolloutlog.contract.events.seeds import Seed, Source
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings
-from rolloutlog.producers.environments.environment_table import EnvironmentTable, installed_environment
+from rolloutlog.producers.environments.environment_table import EnvironmentTable, environment_named
 
 KEPT = 256
 """Newest candidates of each derivation, and of each side of one that balances."""
@@ -32,9 +32,10 @@ class GroupSource:
     """Seeds of groups; `chances` say how often each derivation is asked, the rest is fresh."""
 
     def __init__(self, settings: Settings, chances: Mapping[str, float], seed: int) -> None:
-        self.environments = EnvironmentTable(map(installed_environment, settings.loop.environments))
-        self._names, self._size = settings.loop.environments, settings.buffer.group_size
-        self._fresh = {name: self.environments.of(name).tasks(seed) for name in self._names}
+        made = [environment_named(name) for name in settings.loop.environments]
+        self.environments, self.names = EnvironmentTable(made), [each.name for each in made]
+        self._size = settings.buffer.group_size
+        self._fresh = {name: self.environments.of(name).tasks(seed) for name in self.names}
         self._chances, self._random, self._number = chances, random.Random(seed), 0
         self._settings = {each.name: each for each in settings.buffer.derivations if each.name in chances}
         self.derivations: dict[str, Derivation] = {n: derivation_of(s.derive) for n, s in self._settings.items()}
@@ -48,7 +49,7 @@ class GroupSource:
         for name, chance in self._chances.items():
             if self._random.random() < chance and (drawn := self._drawn(name)) is not None:
                 return self._derived(name, drawn)
-        env = self._names[self._number % len(self._names)]
+        env = self.names[self._number % len(self.names)]
         return Seed(
             id=f"s-{self._number}", kind="fresh", group=f"g-{self._number}", group_size=self._size, env=env,
             task=dict(next(self._fresh[env])),

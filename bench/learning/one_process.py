@@ -95,7 +95,7 @@ class OneProcess:
         self._history.start(0, None, 0)
         self._history.publish(Policy(0, 0))
         self._running, self._ready = set[asyncio.Task[Group]](), deque[Group]()
-        self._recent = {name: deque[float](maxlen=WINDOW) for name in settings.loop.environments}
+        self._recent = {name: deque[float](maxlen=WINDOW) for name in self._source.names}
         self._made = Learning(arm.name, seed)
 
     async def run(self, limit_s: float) -> Learning:

@@ -18,6 +18,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import INPUT_TOPICS
 from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.read.tail import Tail
+from rolloutlog.producers.environments.environment_table import environment_named
 from rolloutlog.trainer.training.run_folder import RunFolder
 
 LOOK_S, POLL_MS = 0.5, 200
@@ -29,7 +30,7 @@ class LoopFollower:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._folder = RunFolder.of(settings)
-        self.facts = LoopFacts(frozenset(settings.loop.environments))
+        self.facts = LoopFacts(frozenset(environment_named(name).name for name in settings.loop.environments))
         self.rows = list[dict[str, Any]]()
 
     async def run(self, on_change: Callable[[], None]) -> None:
