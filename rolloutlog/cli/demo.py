@@ -60,16 +60,14 @@ def _live(parent: Path, steps: int | None, seconds: float | None, as_json: bool)
     from rolloutlog.cli.demonstration.live_demo import DemoFolder, LiveDemo, Target
 
     folder = DemoFolder.new(parent)
-    with ExitStack() as stack:
-        broker = stack.enter_context(_broker(data_dir=folder.broker, fast_start=False))
+    with _broker(data_dir=folder.broker, fast_start=False) as broker:
         settings = load({"bootstrap_servers": broker.bootstrap_servers}, folder.config).settings
-        show = stack.enter_context(_screen())
-        demonstration = LiveDemo(folder, settings, Target(steps, seconds), show)
-        serve(
-            lambda stop: demonstration.run(stop, note),
-            lambda report: print_json(report) if as_json else _print(report),
-            end_s=END_S,
-        )
+        reports = list[dict[str, Any]]()
+        with _screen() as show:  # which is left as it was last, before anything is said below it
+            demonstration = LiveDemo(folder, settings, Target(steps, seconds), show)
+            serve(lambda stop: demonstration.run(stop, note), reports.append, end_s=END_S)
+    for report in reports:
+        print_json(report) if as_json else _print(report)
 
 
 def _print(report: dict[str, Any]) -> None:
