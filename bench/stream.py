@@ -164,11 +164,12 @@ async def _declared(settings: Settings) -> None:
 
 
 async def _last_members(servers: str) -> list[Figure]:
-    """How long after a group's last member was sent the batch is there, at any moment of the trainer's fetches."""
+    """How long after a group's last member was sent the batch is there, at any moment of the trainer's fetches; and how
+    long after the broker has acknowledged it, for what comes before is the producer's and the broker's."""
     settings, random, waits = (
         _settings(servers, "waits", batch_groups=1, staleness={"max_staleness": None}),
         Random(1),
-        list[float](),
+        list[tuple[float, float]](),
     )
     await _declared(settings)
     async with GroupStream(settings) as stream, RolloutProducer(settings, source="/bench") as producer:
@@ -181,15 +182,18 @@ async def _last_members(servers: str) -> list[Figure]:
             await asyncio.sleep(random.random() * PAUSE_S)
             start = perf_counter()
             await producer.publish(_small(group, SIZE - 1))
+            acknowledged = perf_counter()
             batch = await drawing
-            waits.append(perf_counter() - start)
+            drawn = perf_counter()
+            waits.append((drawn - start, drawn - acknowledged))
             await stream.trained(batch)
-    waits.sort()
-    middle, late = waits[len(waits) // 2], waits[int(len(waits) * 0.99) - 1]
-    return [
-        Figure(bench=NAME, name="last member sent to drawn, p50", value=middle * 1e3, unit="ms"),
-        Figure(bench=NAME, name="last member sent to drawn, p99", value=late * 1e3, unit="ms", target="<= 50"),
-    ]
+    return [*_late("sent", [sent for sent, _ in waits]), *_late("acknowledged", [known for _, known in waits])]
+
+
+def _late(since: str, times: list[float]) -> Iterator[Figure]:
+    middle, late = (sorted(times)[len(times) * part // 100 - 1] * 1e3 for part in (50, 99))
+    yield Figure(bench=NAME, name=f"last member {since} to drawn, p50", value=middle, unit="ms")
+    yield Figure(bench=NAME, name=f"last member {since} to drawn, p99", value=late, unit="ms", target="<= 50")
 
 
 def _small(group: str, member: int, tokens: int = 64, version: int = 0) -> Rollout:

@@ -1,7 +1,7 @@
 """Timing of short calls, side by side.
 
 Guarantees: all candidates take turns within each round, so a slow moment of the machine hits them alike; the figure
-is the fastest round, which is the one that other processes disturbed least. Leaves out: I/O, whose benches time
+is the fastest round in CPU time, which other processes disturbed least. Leaves out: I/O, whose benches time
 themselves.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
-from time import perf_counter
+from time import process_time
 
 ROUNDS = 300
 ROUND_SECONDS = 0.002
 
 
 def microseconds(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
-    """Microseconds per call of each, by name."""
+    """Microseconds of CPU time per call of each, by name."""
     numbers = {name: _calls_a_round(call) for name, call in calls.items()}
     best = dict.fromkeys(calls, float("inf"))
     gc.disable()
@@ -34,7 +34,7 @@ def _calls_a_round(call: Callable[[], object]) -> int:
 
 
 def _seconds(call: Callable[[], object], number: int) -> float:
-    start = perf_counter()
+    start = process_time()
     for _ in range(number):
         call()
-    return perf_counter() - start
+    return process_time() - start
