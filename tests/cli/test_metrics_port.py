@@ -12,7 +12,7 @@ from rolloutlog.cli.metrics_port import Metrics, exposed
 from rolloutlog.cli.step_metrics import count_step
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
+from rolloutlog.trainer.steps.drop_counts import DropCounts
 from rolloutlog.trainer.steps.step_report import StepReport
 from tests.trainer.desk import rollout
 from tests.trainer.drawing import drawn_group
@@ -71,7 +71,7 @@ async def test_reports_of_steps_add_up_and_means_are_those_of_the_last() -> None
     metrics = Metrics()
     for step in (5, 6):
         batch = Batch(step, (drawn_group(rollout(0), rollout(1), step=step),))
-        count_step(metrics, StepReport.of(batch, UnwrittenEvents()))
+        count_step(metrics, StepReport.of(batch, DropCounts()))
     found = metrics.numbers
     assert (found["train_step", ""], found["train_groups_total", ""], found["train_reward", ""]) == (6, 2, 0.5)
     assert found["train_tokens_by_policy_total", "0:4"] == 8

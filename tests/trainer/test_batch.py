@@ -5,6 +5,7 @@ from __future__ import annotations
 from rolloutlog.contract.vocabulary import DropReason, SeedKind, Status
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
+from rolloutlog.trainer.steps.drop_counts import DropCounts
 from rolloutlog.trainer.steps.step_report import StepReport
 from tests.trainer.desk import ended, rollout, staleness
 from tests.trainer.drawing import drawn_group
@@ -24,7 +25,7 @@ def test_a_batch_counts_the_tokens_in_the_loss_of_all_its_groups() -> None:
 
 def test_a_step_report_lays_tokens_of_kept_and_surplus_members_side_by_side() -> None:
     members = [rollout(number, [4] * length, size=3, group_train=2) for number, length in enumerate((2, 3, 7))]
-    report = StepReport.of(Batch(5, (drawn_group(*members),)), UnwrittenEvents())
+    report = StepReport.of(Batch(5, (drawn_group(*members),)), DropCounts())
     assert (report.groups, report.members, report.steps) == (1, 2, [5])
     assert (report.response_tokens, report.trainable_tokens, report.surplus_tokens) == (5, 5, 7)
     assert (report.reward, report.verdicts) == (0.5, {"fresh": 2})
@@ -37,7 +38,7 @@ def test_a_step_report_counts_tokens_by_policy_and_by_what_masks_them() -> None:
         rollout(1, [3]),
         **staleness(max_staleness=9, max_token_staleness=2, on_expire={"type": "keep-as-baseline"}),
     )
-    report = StepReport.of(Batch(5, (group,)), UnwrittenEvents())
+    report = StepReport.of(Batch(5, (group,)), DropCounts())
     assert (report.policies, report.staleness) == ({"0:4": 2, "0:1": 1, "0:3": 1}, {1: 1, 3: 1})
     assert report.masked == {"tokens": 1}
     assert report.response_tokens == report.trainable_tokens + sum(report.masked.values())
@@ -48,9 +49,9 @@ def test_rewards_before_any_filter_are_those_of_dropped_and_surplus_members_too(
     kept = drawn_group(*(rollout(i, reward=float(i), size=3, group_train=2) for i in range(3)))
     dropped = drawn_group(*(rollout(i, reward=9.0, group="h") for i in range(2))).final
     dropped = dropped.model_copy(update={"reason": DropReason.ZERO_VARIANCE})
-    report = StepReport.of(Batch(5, (kept,)), UnwrittenEvents(dropped=[dropped]))
+    report = StepReport.of(Batch(5, (kept,)), DropCounts().plus(UnwrittenEvents(dropped=[dropped])))
     assert (report.reward, report.raw_reward) == (0.5, (0 + 1 + 2 + 9 + 9) / 5)
-    assert StepReport.of(Batch(5, ()), UnwrittenEvents()).raw_reward is None
+    assert StepReport.of(Batch(5, ()), DropCounts()).raw_reward is None
 
 
 def test_an_attempt_that_resumes_counts_without_its_prefix() -> None:
@@ -62,11 +63,11 @@ def test_an_attempt_that_resumes_counts_without_its_prefix() -> None:
         rollout(1, [4] * 2, attempt=2, seed_kind=SeedKind.REROLL),
     )
     assert group.new_tokens == {1: 3 + 6, 2: 2 + 2}
-    assert StepReport.of(Batch(5, (group,)), UnwrittenEvents()).new_tokens == {1: 9, 2: 4}
+    assert StepReport.of(Batch(5, (group,)), DropCounts()).new_tokens == {1: 9, 2: 4}
 
 
 def test_seconds_run_from_the_first_record_to_the_last_and_to_the_draw() -> None:
     """The desk says a record each millisecond."""
     group = drawn_group(rollout(0), rollout(1))
-    report = StepReport.of(Batch(5, (group,), drawn_ms=group.first_ms + 2500), UnwrittenEvents())
+    report = StepReport.of(Batch(5, (group,), drawn_ms=group.first_ms + 2500), DropCounts())
     assert (report.resolved_s, report.drawn_s) == (0.001, 2.5)

@@ -51,7 +51,12 @@ async def test_it_says_what_came_and_couldnt_be_trained(log: Log) -> None:
             with pytest.raises(Starved, match=said):
                 await anext(batches)
         await log.write(*group("late", 5))
-        assert names(await anext(batches)) == {id_of("late")}, "and goes on"
+        late = await anext(batches)
+        assert names(late) == {id_of("late")}, "and goes on"
+        report = await stream.trained(late)
+        assert report.dropped == {"expired": 2, "survivors": 1}, "though they were told before"
+        await log.write(*group("last", 5))
+        assert (await stream.trained(await anext(batches))).dropped == {}
 
 
 @pytest.mark.broker

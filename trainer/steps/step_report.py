@@ -16,7 +16,7 @@ from rolloutlog.buffer.group.member import MemberStatus
 from rolloutlog.contract.events.group_events import GroupFinal, MemberOutcome
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.dispatch.batch import Batch
-from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
+from rolloutlog.trainer.steps.drop_counts import DropCounts
 from rolloutlog.trainer.steps.token_counts import masked_tokens, tokens_by_policy
 
 
@@ -54,12 +54,13 @@ class StepReport:
     short: bool
 
     @classmethod
-    def of(cls, batch: Batch, unwritten: UnwrittenEvents) -> StepReport:
-        """Count a batch and the unwritten events that go with it."""
+    def of(cls, batch: Batch, dropped: DropCounts) -> StepReport:
+        """Count a batch, with what was dropped and expired since the step before it."""
         members = [*batch.members]
         verdicts = [member.verdict for member in members]
         outcomes = _outcomes(group.final for group in batch.groups)
-        dropped = _outcomes(unwritten.dropped)
+        rewards = [m.reward for m in outcomes if _completed(m) and m.reward is not None]
+        completed = len(rewards) + dropped.completed
         new_tokens: Counter[int] = Counter()
         for group in batch.groups:
             new_tokens.update(group.new_tokens)
@@ -69,7 +70,7 @@ class StepReport:
             groups=len(batch.groups),
             members=len(verdicts),
             reward=_mean([member.reward for member in members]),
-            raw_reward=_mean([m.reward for m in (*outcomes, *dropped) if _completed(m) and m.reward is not None]),
+            raw_reward=(sum(rewards) + dropped.rewards) / completed if completed else None,
             response_tokens=sum(verdict.response_tokens for verdict in verdicts),
             trainable_tokens=batch.trainable_tokens,
             surplus_tokens=sum(m.response_tokens for m in outcomes if m.verdict is Verdict.SURPLUS),
@@ -80,9 +81,9 @@ class StepReport:
             new_tokens=dict(sorted(new_tokens.items())),
             resolved_s=_mean([(group.newest_ms - group.first_ms) / 1000 for group in batch.groups]),
             drawn_s=_mean([max(0, batch.drawn_ms - group.first_ms) / 1000 for group in batch.groups]),
-            dropped=dict(Counter(str(final.reason) for final in unwritten.dropped)),
-            dropped_tokens=sum(member.response_tokens for member in dropped),
-            expired=len(unwritten.expired),
+            dropped=dict(dropped.groups),
+            dropped_tokens=dropped.tokens,
+            expired=dropped.expired,
             short=batch.short,
         )
 

@@ -27,6 +27,7 @@ from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.steps.closing import Closing, closing_of
+from rolloutlog.trainer.steps.drop_counts import DropCounts
 from rolloutlog.trainer.steps.group_counts import group_counts
 from rolloutlog.trainer.steps.step_events import step_events
 from rolloutlog.trainer.steps.step_report import StepReport
@@ -70,6 +71,7 @@ class StepRecorder:
         self._writing: set[asyncio.Task[Any]] = set()
         self.written = Discards()
         """Of the events that it wrote, until somebody puts an empty one in its place."""
+        self._since_step = DropCounts()
         self._over = False
 
     def tell(self, batch: Batch, outcome: StepOutcome) -> Coroutine[Any, Any, StepReport]:
@@ -143,12 +145,13 @@ class StepRecorder:
         notes = parts.sampler.unwritten.take()
         try:
             told = replace(notes, dropped=[*notes.dropped, *left_out.dropped])
-            report = StepReport.of(kept, told)
+            report = StepReport.of(kept, self._since_step.plus(told))
             await self._write(*self._step(kept, told, outcome, policy))
         except BaseException:
             parts.sampler.unwritten.put_back(notes)
             raise
         self.written.add(told)
+        self._since_step = DropCounts()
         if policy is not None:
             parts.intake.policies.wrote(policy)
         return report
@@ -182,6 +185,7 @@ class StepRecorder:
                 self._parts.sampler.unwritten.put_back(notes)
                 raise
             self.written.add(notes)
+            self._since_step = self._since_step.plus(notes)
 
     def _closing(self, notes: UnwrittenEvents, trained: Sequence[GroupFinal], *, step: int | None) -> Closing:
         assemblies, timeline = self._parts.intake.assemblies, self._parts.history.timeline
