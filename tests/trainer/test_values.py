@@ -24,6 +24,7 @@ from rolloutlog.trainer.dispatch.order import OldestFirst
 from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
 from rolloutlog.trainer.groups.announced import Announced, announced
 from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.member_sets import members_in
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from tests.cases.raw import Raw
 from tests.trainer.desk import ended, live, pending_reward, rollout
@@ -176,7 +177,7 @@ async def test_members_that_wait_are_packed_and_come_out_as_they_went_in(
     for member, attempt, seen, reward, tokens in said:
         raw = Raw.of(made("a", member, attempt, "completed", seen, reward)).but({"tokens": str(tokens).encode()})
         known = place.intake.assemblies[0].groups.get("a")
-        alone = known is None or not known._complete >> member & 1
+        alone = known is None or member not in members_in(known._sets.complete)
         await place.write(raw, keep=data.draw(st.booleans()))
         fact = announced(place.events[-1], 1)
         assert fact is not None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rolloutlog.buffer.group.group import Disposition, Group, Shape
-from rolloutlog.buffer.group.member import MemberStatus, Record
+from rolloutlog.buffer.group.member import Record
 from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
@@ -20,6 +20,7 @@ from rolloutlog.contract.vocabulary import Status
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.attempts import Attempts
+from rolloutlog.trainer.groups.member_sets import MemberSets, members_in
 from rolloutlog.trainer.groups.packed_members import PackedMembers
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
@@ -75,10 +76,7 @@ class PendingGroup:
     memory: PayloadBytes = field(default_factory=PayloadBytes)
     _unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
     _packed: PackedMembers | None = None
-    _aborted: int = 0
-    _just_aborted: int = 0
-    _complete: int = 0
-    _resolved: int = 0
+    _sets: MemberSets = field(default_factory=MemberSets)
 
     @property
     def id(self) -> str:
@@ -111,50 +109,46 @@ class PendingGroup:
     @property
     def complete(self) -> int:
         """How many members are completed with a reward and not expired."""
-        return self._complete.bit_count()
+        return self._sets.complete.bit_count()
 
     @property
     def complete_members(self) -> list[int]:
         """Those members by offset, as `Group.complete_members` says them."""
-        members, bits = self.group.members, self._complete
-        found = [
-            (record.handle.offset, i)
-            for i in range(bits.bit_length())
-            if bits >> i & 1 and (record := members[i].record) is not None
-        ]
+        members, numbers = self.group.members, members_in(self._sets.complete)
+        found = [(record.handle.offset, i) for i in numbers if (record := members[i].record) is not None]
         return [i for _, i in sorted(found)]
 
     @property
     def resolved(self) -> bool:
         """True once every member is resolved, as `Group.resolved` says it; in a closed group open ones are, too."""
-        everybody = (1 << self.size) - 1
-        return everybody > 0 and (self.closed or self._resolved & everybody == everybody)
+        return self._sets.are_all_resolved(self.size) or (self.closed and self.size > 0)
 
     @property
     def is_short(self) -> bool:
         """True where fewer are complete than it needs, others are open, and nobody was asked again or aborted: whoever
         waits for all of them waits on, whatever the time."""
         known = self._packed.slot if self._packed else self._group.shape
-        if known is None or self._complete.bit_count() >= known.needed:
+        if known is None or self._sets.complete.bit_count() >= known.needed:
             return False
         size = known.group_size if isinstance(known, Slot) else known.size
-        return self._resolved != (1 << size) - 1 and not (self._aborted or self.closed or self.asked_at is not None)
+        asked = self._sets.aborted or self.closed or self.asked_at is not None
+        return not asked and not self._sets.are_all_resolved(size)
 
     @property
     def aborted(self) -> list[int]:
         """Members whose prefix may be resumed."""
-        return _members(self._aborted)
+        return members_in(self._sets.aborted)
 
     def just_aborted(self) -> list[int]:
         """Those of them at which nobody has looked yet; asked once."""
-        found, self._just_aborted = _members(self._just_aborted), 0
+        found, self._sets.just_aborted = members_in(self._sets.just_aborted), 0
         return found
 
     def may_announce(self, slot: Slot) -> bool:
         """True where a record can be taken by its headers, and be taken back: nothing else was said of its member, and
         it agrees with the others."""
         if self._packed is not None:
-            return not self._complete >> slot.member & 1 and self._packed.agrees_on(slot)
+            return not self._sets.complete >> slot.member & 1 and self._packed.agrees_on(slot)
         member = self.group.members.get(slot.member)
         fresh = member is None or not (member.seen or member.notes or member.rejected >= slot.attempt)
         return fresh and self.group.shape in (None, Shape.of(slot))
@@ -163,7 +157,7 @@ class PendingGroup:
         """Fold a record by its headers."""
         kept = fact if keep else fact.by_handle
         if self._pack(kept):
-            self._completed(fact.slot.member)
+            self._sets.completed(fact.slot.member)
         else:
             self._announce(kept)
         self._name(fact.slot)
@@ -175,7 +169,7 @@ class PendingGroup:
         group.admit(Shape.of(fact.slot), member, fact.record)
         self._unread[member] = fact
         if new:
-            self._completed(member)
+            self._sets.completed(member)
         else:
             self._look(member)
 
@@ -309,29 +303,6 @@ class PendingGroup:
         if (fact := self.unread.pop(member, None)) is not None:
             self.memory.held -= fact.held
 
-    def _completed(self, index: int) -> None:
-        """A member of which nothing was said before completed, with its reward."""
-        self._complete |= 1 << index
-        self._resolved |= 1 << index
-
     def _look(self, index: int) -> None:
         """Count anew how a member stands, after something was said of it."""
-        bit, member = 1 << index, self.group.members.get(index)
-        self.stirred |= bool(self._complete & bit)
-        self._complete, self._resolved = self._complete & ~bit, self._resolved & ~bit
-        self._aborted, self._just_aborted = self._aborted & ~bit, self._just_aborted & ~bit
-        if member is None:
-            return
-        status = member.status
-        if status is MemberStatus.COMPLETED and member.reward is not None:
-            self._complete |= bit
-            self._resolved |= bit
-        elif status in (MemberStatus.FAILED, MemberStatus.CANCELLED):
-            self._resolved |= bit
-        elif status is MemberStatus.ABORTED:
-            self._aborted |= bit
-            self._just_aborted |= bit
-
-
-def _members(bits: int) -> list[int]:
-    return [index for index in range(bits.bit_length()) if bits >> index & 1] if bits else []
+        self.stirred |= self._sets.look(index, self.group.members.get(index))
