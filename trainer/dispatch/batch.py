@@ -18,7 +18,8 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.groups.attempts import Attempts
-from rolloutlog.trainer.groups.pending_group import Payload, PendingGroup
+from rolloutlog.trainer.groups.held_payload import Payload
+from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.mask_runs import Bools, mask_of
 from rolloutlog.trainer.staleness.verdicts import MemberTokens, MemberVerdict
 

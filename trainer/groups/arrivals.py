@@ -28,7 +28,7 @@ from rolloutlog.contract.vocabulary import Grain, Status
 from rolloutlog.contract.wire.headers import Field, Headers
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.groups.announced import Announced
-from rolloutlog.trainer.groups.pending_group import Payload
+from rolloutlog.trainer.groups.held_payload import Payload
 from rolloutlog.trainer.groups.rollout_facts import Arrived, Bad, arrived
 from rolloutlog.trainer.staleness.agents import claimed_policies
 from rolloutlog.trainer.staleness.tokens_together import tokens_together

@@ -16,8 +16,9 @@ from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import HeaderError, Rejected
 from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.ended_groups import EndedGroups, Ending
+from rolloutlog.trainer.groups.held_payload import PayloadBytes
 from rolloutlog.trainer.groups.partition_time import PartitionTime
-from rolloutlog.trainer.groups.pending_group import PayloadBytes, PendingGroup
+from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.groups.rollout_facts import Annotated, Arrived, Bad, CancelledMembers, Fact
 
 

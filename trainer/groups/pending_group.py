@@ -13,32 +13,16 @@ from typing import Any
 
 from rolloutlog.buffer.group.group import Disposition, Group, Shape
 from rolloutlog.buffer.group.member import Record
-from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import Status
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.attempts import Attempts
+from rolloutlog.trainer.groups.held_payload import Payload, PayloadBytes
 from rolloutlog.trainer.groups.member_sets import MemberSets, members_in
 from rolloutlog.trainer.groups.packed_members import PackedMembers
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
-
-
-@dataclass(slots=True, frozen=True)
-class Payload:
-    """The body of a standing record, to be decoded when it is drawn; `rollout` where it was decoded for that."""
-
-    slot: Slot
-    body: Body
-    rollout: Rollout | None = None
-
-
-@dataclass(slots=True)
-class PayloadBytes:
-    """How many bytes of payloads the groups of a partition hold."""
-
-    held: int = 0
 
 
 @dataclass(slots=True)

@@ -25,7 +25,8 @@ from rolloutlog.contract.vocabulary import EventType, RunKind
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.groups.announced import Announced
-from rolloutlog.trainer.groups.pending_group import Payload, PendingGroup
+from rolloutlog.trainer.groups.held_payload import Payload
+from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 
