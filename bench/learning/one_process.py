@@ -51,7 +51,7 @@ class Arm:
 
     name: str
     chances: dict[str, float]
-    lag: int = 2
+    lag: int = 1
     masks: bool = True
 
 

@@ -14,8 +14,8 @@ pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
 ROLLOUTLOG = str(Path(sys.executable).with_name("rolloutlog"))
-STEPS = "25"
-"""A short form: all is learned after some 70."""
+STEPS = "20"
+"""A short form: all is learned after some 60."""
 
 
 @pytest.mark.broker
