@@ -1,14 +1,15 @@
 """A lookup by tool, in two turns: the first letter that is said calls the tool, which shows a word; say the word.
 
 Guarantees: the call is forced, as the first turn is one letter whatever it is (an optional one is never learned); the
-tool answers at once from the task's table; the reward is the share of right characters of the word that the task's key
-stands for. After a tool's answer it can stand again, so *continue* may seed from there. Leaves out: wrong calls: every
-letter has a word.
+tool answers from the task's table, at once or, for a share of the tasks, after a while; the reward is the share of
+right characters of the word that the task's key stands for. After a tool's answer it can stand again, so *continue* may
+seed from there. Leaves out: wrong calls: every letter has a word.
 """
 
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,9 +28,12 @@ class LookupState:
 
 @dataclass(slots=True, frozen=True)
 class Lookup:
-    """Words of `size` letters."""
+    """Words of `size` letters. A part `slow` of the tasks has a tool that takes up to `most_s` seconds, each its
+    own."""
 
     size: int = 4
+    slow: float = 0.0
+    most_s: float = 0.0
 
     @property
     def name(self) -> str:
@@ -76,9 +80,13 @@ class Lookup:
             "function": {"name": "look", "arguments": f'{{"letter": "{answer}"}}'},
         }
         shown = state.task["table"].get(answer, "")
-        return Reply(
-            messages=[{"role": "tool", "tool_call_id": "call-0", "content": f"{shown}{ASK}"}], tool_calls=[call]
-        )
+        said = [{"role": "tool", "tool_call_id": "call-0", "content": f"{shown}{ASK}"}]
+        return Reply(messages=said, tool_calls=[call], after_s=self.seconds(state.task))
+
+    def seconds(self, task: Task) -> float:
+        """How long the tool takes for a task, always the same."""
+        place = zlib.crc32(str(task["key"]).encode()) / 2**32
+        return self.most_s * place / self.slow if place < self.slow else 0.0
 
     def score(self, task: Task, messages: Sequence[Message]) -> float:
         """Share of right characters of the key's word."""

@@ -67,6 +67,8 @@ class TaskConversation(Generic[State]):
         if reply.tool_calls:
             self._nodes[-1].message = answer | {"tool_calls": list(reply.tool_calls)}
         self._facts |= reply.facts
+        if reply.after_s:
+            await asyncio.sleep(reply.after_s)
         if reply.restart:
             compacted = len(self._nodes) - 1
             await self._tell(reply.restart, NO_PARENT)

@@ -31,6 +31,8 @@ class Reply:
     restart: Sequence[Message] = ()
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What the record shall say besides."""
+    after_s: float = 0.0
+    """Seconds until it is there, as tools take some; other rollouts go on meanwhile."""
 
     @property
     def is_over(self) -> bool:

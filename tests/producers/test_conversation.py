@@ -191,6 +191,28 @@ def test_cancelled_it_hands_over_what_it_has() -> None:
     assert play(Script("hgfe"), "lookup", TABLE, prefix=prefix).reward == 1.0
 
 
+def test_a_slow_tool_is_waited_for_and_what_was_said_is_handed_over_meanwhile() -> None:
+    slow = Lookup(slow=1.0, most_s=100.0)
+    assert 0 < slow.seconds(TABLE) == slow.seconds(TABLE) <= 100
+    assert Lookup().seconds(TABLE) == 0
+
+    async def stopped() -> Trajectory | None:
+        engine = Script("b", "hgfe")
+        work = asyncio.create_task(EnvironmentTable([slow]).rollout(dispatch("lookup", TABLE), engine))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(engine.asked) == 1
+        work.cancel()
+        with pytest.raises(Paused) as paused:
+            await work
+        return paused.value.prefix
+
+    prefix = asyncio.run(stopped())
+    assert prefix is not None
+    check_trajectory(prefix)
+    assert play(Script("hgfe"), "lookup", TABLE, prefix=prefix).reward == 1.0
+
+
 def test_an_answer_of_the_engine_alone_says_its_temperature() -> None:
     """Without it no loss can be made of it."""
     seed = dispatch("reversal", WORD, messages=[{"role": "user", "content": "abcd=dcba!"}], budget=1).seed
