@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,8 +21,8 @@ from rolloutlog.cli.serving import serve
 from rolloutlog.settings_sources import load
 
 if TYPE_CHECKING:
-    from rolloutlog.contract.settings import Settings
     from rolloutlog.supervisor.live_run import LiveReport, Watched
+    from rolloutlog.trainer.training.run_folder import RunFolder
 
 END_S = 200.0
 """Roles end one after another, each in its own time."""
@@ -46,22 +45,23 @@ def run(
 ) -> None:
     """Start broker, feeders, workers, buffer and trainer as `[loop]` says; watch them, and end them in order."""
     from rolloutlog.supervisor.live_run import run_live
+    from rolloutlog.trainer.training.run_folder import RunFolder
 
     flags = list(_flags(namespace, command_config, config))
     settings = load(
         {"namespace": namespace, "bootstrap_servers": bootstrap_servers, "command_config": command_config}, config
     ).settings
-    folder = run_folder(settings)
+    folder = RunFolder.of(settings)
 
     async def running(stop: asyncio.Event) -> LiveReport:
         showing: list[asyncio.Task[None]] = []
 
         def watch(watched: Watched) -> None:
-            showing.append(asyncio.create_task(_show(settings, watched)))
+            showing.append(asyncio.create_task(_show(folder, watched)))
 
         try:
             return await run_live(
-                settings, flags, folder / "logs", steps=steps, data_dir=data_dir, tell=note, watch=watch, stop=stop
+                settings, flags, folder.logs, steps=steps, data_dir=data_dir, tell=note, watch=watch, stop=stop
             )
         finally:
             for task in showing:
@@ -75,11 +75,6 @@ def run(
     except KeyboardInterrupt:
         note(f"it goes on with `{shlex.join(again)}`")
         raise
-
-
-def run_folder(settings: Settings) -> Path:
-    """Where the run keeps what isn't on the log."""
-    return Path(settings.training.folder or Path("runs", settings.namespace))
 
 
 def _flags(namespace: str | None, command_config: str | None, config: Path | None) -> Iterator[str]:
@@ -97,25 +92,25 @@ def _print(report: LiveReport, again: str, as_json: bool) -> None:
     line(f"it goes on with `{again}`")
 
 
-async def _show(settings: Settings, watched: Watched) -> None:
+async def _show(folder: RunFolder, watched: Watched) -> None:
     """One line that is always current on a terminal; elsewhere a line now and then."""
     every = SHOW_S if notes.is_terminal else SAY_S
     last = ""
     with notes.status("starting") as status:
         while True:
             await asyncio.sleep(every)
-            said = await asyncio.to_thread(status_text, settings, watched)
+            said = await asyncio.to_thread(status_text, folder, watched)
             status.update(said)
             if not notes.is_terminal and said != last:
                 note(said)
             last = said
 
 
-def status_text(settings: Settings, watched: Watched) -> str:
+def status_text(folder: RunFolder, watched: Watched) -> str:
     """How the loop stands, on one line."""
     supervision = watched.supervision
     parts = [f"{number_of(supervision.running, 'service')} of {len(supervision.children)} run"]
-    row = last_row(run_folder(settings) / "metrics.jsonl")
+    row = folder.last_row()
     if row is not None and row["step"] > watched.first_step:
         reward = "none" if row["reward"] is None else f"{row['reward']:.3f}"
         parts.append(f"step {row['step']}, reward {reward}, {row['masked_share']:.0%} masked")
@@ -123,15 +118,3 @@ def status_text(settings: Settings, watched: Watched) -> str:
         parts.append("no step yet")
     parts += [f"{name} started again {number}x" for name, number in supervision.started_again.items()]
     return ", ".join(parts)
-
-
-def last_row(path: Path) -> dict[str, Any] | None:
-    """The newest whole line of a file of rows; None where there is none."""
-    import orjson
-
-    with suppress(OSError, ValueError), path.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 65_536))
-        lines = file.read().split(b"\n")[:-1]
-        return orjson.loads(lines[-1]) if lines else None
-    return None

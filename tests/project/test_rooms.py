@@ -11,7 +11,7 @@ import pytest
 
 import rolloutlog
 
-ROOMS = ("contract", "kafka", "broker", "cli", "producers", "consumers", "buffer", "trainer")
+ROOMS = ("contract", "kafka", "broker", "cli", "supervisor", "producers", "consumers", "buffer", "trainer")
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -28,7 +28,7 @@ from rolloutlog.trainer.batches.advantages import Estimator
 from rolloutlog.trainer.loop.checkpoint_folder import CheckpointFolder
 from rolloutlog.trainer.loop.state_file import CheckpointUnusable
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
-from rolloutlog.trainer.loop.training_batch import TrainingBatch
+from rolloutlog.trainer.loop.training_batch import SavedFile, TrainingBatch
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.training.beginning import Beginning, Resume, read_beginning
@@ -182,9 +182,8 @@ class ModelTraining:
         policy = Policy(stream.history.timeline, step)
         publish = (lambda: self._save(stepping.model, policy)) if batch.publishes or is_last else None
         is_due = is_last or step % self._settings.training.checkpoint_steps == 0
-        checkpoint = (lambda: checkpoints.save(stream, batch)) if is_due else None
-        with writing(self._folder.checkpoints):
-            report = batch.trained(publish=publish, checkpoint=checkpoint, early=is_last)
+        checkpoint = (lambda: self._checkpoint(checkpoints, stream, batch)) if is_due else None
+        report = batch.trained(publish=publish, checkpoint=checkpoint, early=is_last)
         told, current = time.monotonic(), stream.history.current
         self.report.add(report, current)
         times = {"wait_s": drawn - waited, "train_s": trained - drawn, "tell_s": told - trained, "time": time.time()}
@@ -197,6 +196,10 @@ class ModelTraining:
             how.max_tokens, count=how.mini_batches, epochs=how.epochs, seed=how.seed, estimator=estimator
         )
         return StepNumbers.mean([stepping(step, mini.packs, mini.denominators) for mini in dealt])
+
+    def _checkpoint(self, checkpoints: CheckpointFolder, stream: SyncGroupStream, batch: TrainingBatch) -> SavedFile:
+        with writing(self._folder.checkpoints):
+            return checkpoints.save(stream, batch)
 
     def _last_step(self, began: Beginning) -> int | None:
         """The train step after which it ends; None where it goes on."""

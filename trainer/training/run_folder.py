@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +18,9 @@ import orjson
 
 from rolloutlog.contract.errors import PathUnusable
 from rolloutlog.contract.settings import Settings
+
+TAIL_BYTES = 65_536
+"""More than a line has."""
 
 
 class RunFolder:
@@ -45,6 +48,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """Folder of checkpoints."""
         return self.path / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of what services say."""
+        return self.path / "logs"
 
     def weights(self, settings: Settings) -> str:
         """Folder or URL of published weights."""
@@ -78,6 +86,14 @@ class RunFolder:
             return []
         except (OSError, ValueError) as error:
             raise PathUnusable(f"{self.metrics} can't be read: {error}") from error
+
+    def last_row(self) -> dict[str, Any] | None:
+        """The newest whole line; None where there is none that can be read."""
+        with suppress(OSError, ValueError), self.metrics.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = file.read().split(b"\n")[:-1]
+            return orjson.loads(lines[-1]) if lines else None
+        return None
 
 
 @contextmanager
