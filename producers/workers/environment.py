@@ -4,8 +4,8 @@ Guarantees: an environment is one method; how it ends says what is published. Le
 log (`member_runner`).
 
 - it returns a `Trajectory`: `rollout.completed`, with its reward (of a derivation that scores, that one's: `own_score`)
-  or, without one, pending until it is annotated; its record says the seed's `task` and, where it was resumed,
-  `resumed_from`, unless it has its own;
+  or, without one, pending until it is annotated; its record says the seed's `task`, unless it has its own, and
+  `resumed_from` where it begins with the prefix that it was given;
 - it raises `Refused`: it can't restore the state that the seed resumes at (`seed.snapshot` names one that was kept),
   and its members are cancelled;
 - it raises `Paused`: `rollout.aborted` with the prefix that it gives, from which another worker resumes;

@@ -16,6 +16,8 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from rolloutlog.contract.errors import (
     BlobUnavailable,
     BrokerUnreachable,
@@ -119,7 +121,7 @@ class MemberRunner:
 
     async def _rollout(self, lease: SeedLease, ask: Ask, slot: Slot) -> Trajectory:
         seed = await self._origins.with_task(lease.seed, lease.partition)
-        derivation = self._derivations.of(seed)
+        derivation, prefix = self._derivations.of(seed), None
         if derivation is not None and not derivation.needs_environment and self._engine is not None:
             made = await engine_answer(seed, self._engine)
         else:
@@ -127,7 +129,7 @@ class MemberRunner:
             # a copy, since an environment may change what it is given, which its siblings are given as well
             dispatch = deepcopy(Dispatch(seed, ask, slot, self._policies.current))
             made = await self._environment.rollout(replace(dispatch, prefix=prefix), self._engine)
-        return await scored(_with_origin(made, seed), derivation, seed)
+        return await scored(_with_origin(made, seed, prefix), derivation, seed)
 
     def _wanted_no_more(self, lease: SeedLease) -> bool:
         return lease.cancelled.is_set() or self._paused.is_set()
@@ -223,16 +225,29 @@ class AttemptResult:
     error: BaseException | None = None
 
 
-def _with_origin(made: Trajectory, seed: Seed) -> Trajectory:
-    """A record says its task, which what is derived from it carries on, what it was resumed from, and the reward and
-    step of its source (design/buffer#lineage, decisions/replay#88).
+def _with_origin(made: Trajectory, seed: Seed, prefix: Trajectory | None) -> Trajectory:
+    """A record says its task, which what is derived from it carries on, what it was resumed from if it begins so,
+    and the reward and step of its source (design/buffer#lineage, decisions/replay#88).
 
-    Raises InvalidRecord where that isn't a trajectory.
+    Raises InvalidRecord where that isn't a trajectory, or says that it goes on with what it doesn't carry.
     """
     if not isinstance(made, Trajectory):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidRecord(RejectReason.SHAPE, f"the environment returned {type_name(made)}, not a Trajectory")
-    facts = {"task": seed.task, "resumed_from": seed.prefix}
+    carried = prefix is not None and _carries(made, prefix)
+    if not carried and made.record.get("resumed_from") is not None:
+        raise InvalidRecord(
+            RejectReason.INCONSISTENT, "`resumed_from` says a prefix that the record doesn't begin with"
+        )
+    facts = {"task": seed.task, "resumed_from": seed.prefix if carried else None}
     facts = {name: fact for name, fact in facts.items() if fact is not None and name not in made.record}
     if seed.source is not None:
         facts |= {"source_reward": seed.source.reward, "source_step": seed.source.step}
     return with_facts(made, facts) if facts else made
+
+
+def _carries(made: Trajectory, prefix: Trajectory) -> bool:
+    """Whether a record begins with all that its prefix had, sampled by whom it was; its last node may have gone on."""
+    columns = ("token_ids", "mask", "logprobs", "segments")
+    return all(
+        np.array_equal(getattr(made, name)[: len(getattr(prefix, name))], getattr(prefix, name)) for name in columns
+    )

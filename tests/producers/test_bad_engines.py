@@ -92,8 +92,8 @@ def worker_of(settings: Settings, **given: Any) -> Settings:
     return settings.model_copy(update={"worker": WorkerSettings(**given)})
 
 
-async def work(settings: Settings, environment: Environment, engine: Any, ends: int) -> Endings:
-    """A worker until so many members have ended."""
+async def work(settings: Settings, environment: Environment, engine: Any, ends: int, takes: int = 0) -> Endings:
+    """A worker until so many members have ended, and so many seeds were taken."""
     stop = asyncio.Event()
     running = asyncio.create_task(
         run_worker(settings, environment, engine, stop=stop, grace_s=1, session_timeout_ms=SESSION_MS)
@@ -101,7 +101,8 @@ async def work(settings: Settings, environment: Environment, engine: Any, ends: 
 
     async def ended() -> bool:
         assert not running.done(), running.result()
-        return len(await data(settings)) >= ends
+        taken = await everything(settings, kind=EventType.SEED_TAKEN)
+        return len(await data(settings)) >= ends and len({event.headers.seed for event in taken}) >= takes
 
     await until(ended)
     stop.set()
@@ -168,9 +169,9 @@ async def test_a_seed_that_cant_be_made_here_is_left_to_its_lease(
     run out, whoever owns the partition then; nothing fails."""
     known = seed_of("known", env="reversal", task={"word": "eb"})
     await emit(settings, seed_of("unknown", env="chess"), seed_of("again", env="chess"), known)
-    endings = await work(settings, EnvironmentTable([Reversal(2)]), Scripted(), 2)
+    endings = await work(settings, EnvironmentTable([Reversal(2)]), Scripted(), 2, takes=3)
     assert endings == {"completed": 2}
     taken = {event.headers.group for event in await everything(settings, kind=EventType.SEED_TAKEN)}
-    assert taken >= {"unknown", "known"}
+    assert taken == {"unknown", "again", "known"}
     assert {event.headers.group for event in await data(settings)} == {"known"}
     assert caplog.text.count("this worker has no environment 'chess'") == 1

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from rolloutlog.buffer.derivations.continuation import Continue
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.errors import InvalidRecord, SettingsError
 from rolloutlog.contract.events.seeds import Ask, Seed
 from rolloutlog.contract.events.validation import check_trajectory
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import Sample
 from rolloutlog.contract.record.trajectory import Trajectory
+from rolloutlog.producers.endings import with_facts
 from rolloutlog.producers.environments.environment_table import EnvironmentTable, environments_of, installed_environment
 from rolloutlog.producers.environments.letters import share_right
 from rolloutlog.producers.environments.lookup import Lookup
@@ -22,6 +23,7 @@ from rolloutlog.producers.environments.recall import Recall
 from rolloutlog.producers.environments.reversal import Reversal
 from rolloutlog.producers.workers.engine_answer import engine_answer
 from rolloutlog.producers.workers.environment import Dispatch, Paused
+from rolloutlog.producers.workers.member_runner import _with_origin
 from tests.producers.scripted import TOKENIZER, Script
 
 ENVIRONMENTS = EnvironmentTable([Reversal(), Lookup(), Recall()])
@@ -114,6 +116,31 @@ def test_an_answer_that_was_stopped_goes_on_where_it_was(cut: int) -> None:
     assert made.logprobs.tolist() == [-i for i in range(1, cut + 1)] + [-i for i in range(1, 5 - cut)]
     assert engine.asked == [(ids_to(made, 1) + TOKENIZER.encode("dcba"[:cut]), 4 - cut)]
     assert "unfinished" not in made.record["nodes"][1]
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_a_record_says_what_it_was_resumed_from_only_if_it_carries_it(cut: int) -> None:
+    """An environment that starts anew may; one that says it goes on with what it doesn't carry may not."""
+    prefix = pause(Script("dcba", stops={0: cut}), "reversal", WORD)
+    seed = Seed(
+        id="5eed",
+        kind="resume",
+        group="g",
+        group_size=2,
+        env="reversal",
+        asks=[Ask(member=0, attempt=2)],
+        origin_seed="0",
+        origin_offset=0,
+        prefix="0/7/100",
+    )
+    carried = _with_origin(play(Script("dcba"[cut:]), "reversal", WORD, prefix=prefix), seed, prefix)
+    assert carried.record["resumed_from"] == "0/7/100"
+    other = play(Script("aaaa"), "reversal", WORD)
+    anew = _with_origin(other, seed, prefix)
+    assert ("resumed_from" in anew.record) == (cut == 0), "nothing was sampled, so nothing is missing"
+    if cut:
+        with pytest.raises(InvalidRecord, match="doesn't begin with"):
+            _with_origin(with_facts(other, {"resumed_from": "0/7/100"}), seed, prefix)
 
 
 def test_an_answer_may_be_stopped_twice_by_one_policy() -> None:
