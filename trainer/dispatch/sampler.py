@@ -9,27 +9,26 @@ reached at which the verdict on it may change, and when it is drawn. Leaves out:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import NamedTuple
-
-from sortedcontainers import SortedList
 
 from rolloutlog.contract.dispatch_settings import Wait
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.dispatch.admission import Admission, admission_of
 from rolloutlog.trainer.dispatch.by_headers import ready_by_headers
+from rolloutlog.trainer.dispatch.deadlines import Deadlines
 from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Drop, Held, Ready, Reroll, Waiting
 from rolloutlog.trainer.dispatch.finals import expired_of, final_of
-from rolloutlog.trainer.dispatch.order import Key, Order
+from rolloutlog.trainer.dispatch.order import Order
+from rolloutlog.trainer.dispatch.settled_groups import Judgement, SettledGroup, SettledGroups
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
 
 Due = tuple[int, str]
-"""A step, or milliseconds of a partition's time, and the group to look at then."""
+"""A step, and the group to look at then."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,28 +40,6 @@ class Pick:
     final: GroupFinal
 
 
-class _Judged(NamedTuple):
-    """A decision to train, and what else it was made by: the step that was asked for, and the timelines."""
-
-    decision: Ready
-    step: int | None
-    timelines: tuple[int | None, int]
-
-
-@dataclass(slots=True, frozen=True)
-class _Settled:
-    """A group that is ready, or held until a step. Its rank depends on what it sampled, not on the step. `due` is the
-    step at which it is judged again though nothing came; None: not before it is drawn. `judged` is what was decided by
-    its values, as long as nothing came since."""
-
-    pending: PendingGroup
-    key: Key
-    held: bool
-    due: int | None
-    members: int
-    judged: _Judged | None = None
-
-
 @dataclass(slots=True)
 class Sampler:
     """The settled groups of all partitions. The caller writes `unwritten`, before it waits or ends."""
@@ -71,12 +48,10 @@ class Sampler:
     dispatch: DispatchPolicy
     order: Order
     unwritten: UnwrittenEvents = field(default_factory=UnwrittenEvents)
-    _settled: dict[str, _Settled] = field(default_factory=dict[str, _Settled])
+    _settled: SettledGroups = field(default_factory=SettledGroups)
     _doubtful: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
-    _ready: SortedList[tuple[Key, str]] = field(default_factory=SortedList[tuple[Key, str]])
     _steps: list[Due] = field(default_factory=list[Due])
-    _deadlines: dict[int, list[Due]] = field(default_factory=dict[int, list[Due]])
-    _timed: dict[str, int] = field(default_factory=dict[str, int])
+    _deadlines: Deadlines = field(default_factory=Deadlines)
     _prefixes: dict[str, tuple[int, PendingGroup]] = field(default_factory=dict[str, tuple[int, PendingGroup]])
     _withheld: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
     _admission: Admission = field(init=False)
@@ -96,12 +71,12 @@ class Sampler:
     @property
     def ready(self) -> int:
         """Groups that could be drawn now."""
-        return len(self._ready)
+        return self._settled.ready
 
     @property
     def has_deadlines(self) -> bool:
         """True where time alone may settle a group."""
-        return any(self._deadlines.values())
+        return bool(self._deadlines)
 
     @property
     def withheld(self) -> int:
@@ -131,16 +106,13 @@ class Sampler:
         if settled is None or pending.stirred or settled.members < most:
             self._judge(pending, step)
         else:
-            self._settled[group] = replace(settled, judged=None)
+            self._settled.stir(group)
 
     def settle_overdue(self, step: int | None) -> None:
         """Judge the groups whose deadline the partition's time has passed."""
-        for partition, deadlines in self._deadlines.items():
-            while deadlines and deadlines[0][0] <= self.assemblies[partition].time.now:
-                due, group = heappop(deadlines)
-                if self._timed.get(group) == due:
-                    del self._timed[group]
-                    self.settle(partition, group, step)
+        for partition in self._deadlines.partitions:
+            for group in self._deadlines.passed(partition, self.assemblies[partition].time.now):
+                self.settle(partition, group, step)
 
     def to_read(self, size: int, step: int | None) -> list[PendingGroup]:
         """Groups whose values must be read before `size` can be picked, and then settled again."""
@@ -148,8 +120,8 @@ class Sampler:
             self._reach(step)
         round_, left = self._admission.round(size), size
         found = [*self._doubtful.values()]
-        for _, group in self._ready:
-            pending = self._settled[group].pending
+        for settled in self._settled.in_order():
+            pending = settled.pending
             if not left:
                 break
             if round_.admits(pending):
@@ -166,15 +138,15 @@ class Sampler:
         self._ask_withheld(step)
         round_, at = self._admission.round(size), 0
         picks: list[Pick] = []
-        while len(picks) < size and at < len(self._ready):
-            _, group = self._ready[at]
-            pending = self._settled[group].pending
+        while len(picks) < size and at < self._settled.ready:
+            settled = self._settled.nth(at)
+            pending = settled.pending
             if not round_.admits(pending):
                 at += 1
                 continue
             if pending.unread:
                 break
-            decision = self._judged(self._settled[group], step) or self._decide(pending, step)
+            decision = self._judged(settled, step) or self._decide(pending, step)
             if isinstance(decision, Ready):
                 picks.append(Pick(pending, decision.verdict, self._final(pending, decision)))
                 round_.picked(pending)
@@ -210,10 +182,7 @@ class Sampler:
         return True
 
     def _note_deadline(self, pending: PendingGroup) -> None:
-        due = self.dispatch.due(pending, self._now(pending))
-        if due is not None and due < self._timed.get(pending.id, due + 1):
-            self._timed[pending.id] = due
-            heappush(self._deadlines.setdefault(pending.partition, []), (due, pending.id))
+        self._deadlines.note(pending, self.dispatch.due(pending, self._now(pending)))
 
     def _now(self, pending: PendingGroup) -> int:
         return self.assemblies[pending.partition].time.now
@@ -238,7 +207,7 @@ class Sampler:
             return
         del self._prefixes[group]
         there = self.assemblies[pending.partition].groups.get(group) is pending
-        if there and not pending.drawn and group not in self._settled and self._waits(pending):
+        if there and not pending.drawn and self._settled.get(group) is None and self._waits(pending):
             self._look_at_prefixes(pending, pending.aborted, step)
 
     def _expire(self, pending: PendingGroup, members: Iterable[MemberVerdict], step: int) -> None:
@@ -286,7 +255,7 @@ class Sampler:
         else:
             self._place(pending, verdict, held=False, due=self.dispatch.rule_of(pending.env).next_change(verdict))
 
-    def _judged(self, settled: _Settled, step: int | None) -> Ready | None:
+    def _judged(self, settled: SettledGroup, step: int | None) -> Ready | None:
         """What was decided already for that very step; a clock that went on since can't make a ready group wait."""
         known = settled.judged
         same = known is not None and (known.step, known.timelines) == (step, self._timelines)
@@ -310,7 +279,7 @@ class Sampler:
                 rule = self.dispatch.rule_of(pending.env)
                 changes = [] if step is None else [rule.next_change(verdict), verdict.held_until]
                 due = min((change for change in changes if change is not None), default=None)
-                judged = _Judged(decision, step, self._timelines) if isinstance(decision, Ready) else None
+                judged = Judgement(decision, step, self._timelines) if isinstance(decision, Ready) else None
                 self._place(pending, verdict, held=isinstance(decision, Held), due=due, judged=judged)
             case Reroll(withheld=True):
                 self._withheld[pending.id] = pending
@@ -333,23 +302,19 @@ class Sampler:
         *,
         held: bool,
         due: int | None,
-        judged: _Judged | None = None,
+        judged: Judgement | None = None,
     ) -> None:
         fresh = sum(member.verdict is not Verdict.BASELINE for member in verdict.members)
-        settled = _Settled(pending, self.order.key(pending, verdict), held, due, fresh, judged)
-        self._settled[pending.id] = settled
+        settled = SettledGroup(pending, self.order.key(pending, verdict), held, due, fresh, judged)
+        self._settled.place(settled)
         if held:
             self._admission.aside(pending)
-        else:
-            self._ready.add((settled.key, pending.id))
         if due is not None:
             heappush(self._steps, (due, pending.id))
 
     def _unsettle(self, group: str) -> None:
         self._doubtful.pop(group, None)
-        settled = self._settled.pop(group, None)
-        if settled is not None and not settled.held:
-            self._ready.remove((settled.key, group))
+        self._settled.remove(group)
 
     def _final(self, pending: PendingGroup, decision: Ready | Drop) -> GroupFinal:
         reason = decision.reason if isinstance(decision, Drop) else None
