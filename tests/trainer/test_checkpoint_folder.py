@@ -15,13 +15,14 @@ pytest.importorskip("torch")
 import torch
 
 from rolloutlog import CheckpointFolder
-from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError
+from rolloutlog.contract.errors import NotFound, PathUnusable, RunMismatch, SettingsError
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.trainer.loop.state_file import CheckpointUnusable
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.loop.training_batch import TrainingBatch
+from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
 from tests.trainer.log import Log
 from tests.trainer.test_stream import group, with_trainer
@@ -180,6 +181,54 @@ def test_parts_that_the_file_lacks_are_named(log: Log, tmp_path: Path) -> None:
         CheckpointFolder(tmp_path, keep=0)
     with pytest.raises(SettingsError, match="called rng"):
         CheckpointFolder(tmp_path, rng=job.model)
+
+
+def test_who_goes_back_to_a_policy_gets_its_weights_alone(log: Log, tmp_path: Path) -> None:
+    """Whether or not its checkpoint is still there."""
+    job = Job(log, tmp_path, keep=1)
+    job.steps(2)
+    for version in (2, 1):
+        with job.open(Start(resume=Policy(0, version))) as stream:
+            assert stream.history.current is not None
+            assert stream.history.current.version == version
+            assert not job.checkpoints.load(stream)
+
+
+async def test_an_asynchronous_loop_commits_what_it_saved(log: Log, tmp_path: Path) -> None:
+    job = Job(log, tmp_path)
+    async with GroupStream(job.settings) as stream:
+        await log.write(*group("a"))
+        batch = await anext(stream.batches())
+        saved = job.checkpoints.save(stream, batch)
+        await stream.trained(batch, publish="s3://w", checkpoint=saved.uri, checkpoint_digest=saved.digest)
+        saved.commit()
+    async with GroupStream(job.settings, Start(resume=job.checkpoints)) as stream:
+        assert job.checkpoints.load(stream)
+
+
+def test_a_folder_that_cant_be_written_leaves_the_batch_as_it_was(log: Log, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    job = Job(log, tmp_path / "file" / "folder")
+    with job.open() as stream:
+        asyncio.run(log.write(*group("a")))
+        batch = next(iter(stream))
+        with pytest.raises(PathUnusable, match="can't keep a checkpoint"):
+            job.train(batch, stream)
+        job.train(batch, stream, save=False)
+
+
+def test_a_run_may_be_called_anything(log: Log, tmp_path: Path) -> None:
+    """Slashes, blanks, percent signs: names of files aren't names of runs."""
+    settings = log.settings.model_copy(update={"run": "team/run 7%", "namespace": f"{log.settings.namespace}-run"})
+    log = Log(settings)
+    asyncio.run(log.create())
+    weight = Job(log, tmp_path, keep=1).steps(2)
+    (path,) = tmp_path.iterdir()
+    path.rename(path.with_name(path.name + ".partial"))
+    job = Job(log, tmp_path)
+    with job.open() as stream:
+        assert job.checkpoints.load(stream)
+    assert job.model.weight.item() == weight
 
 
 def test_weights_that_were_never_published_are_published_at_a_resume(log: Log, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@
 
 Guarantees: a file has its name only once the log names it; until then it lies beside it, whole and synced, and a start
 finishes the rename that a crash left out, by digest. The newest live one is never removed. A start goes back to the
-newest live one that the log names, and is refused if that is missing or damaged. Nothing is unpickled. Leaves out:
-models of which no process has the whole, and other places than a folder that every rank sees.
+newest live one that the log names, and is refused if that is missing or damaged; nothing is read that has another
+digest than the log says, and nothing is unpickled. Leaves out: models of which no process has the whole, and other
+places than a folder that every rank sees.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote
 
-from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError
+from rolloutlog.contract.errors import NotFound, PathUnusable, RunMismatch, SettingsError
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.events.watermarks import newest_live
 from rolloutlog.contract.policies import History, Policy
@@ -97,20 +99,21 @@ class CheckpointFolder:
     def save(self, stream: SyncGroupStream | GroupStream, batch: Any) -> SavedFile:
         """Write the state after a batch that is about to be told. All ranks call it; rank 0 writes.
 
-        Whoever tells the batch calls `commit` of what comes back; `TrainingBatch.trained` does. Raises SettingsError
-        for what a file can't hold, OSError.
+        Whoever tells the batch calls `commit` of what comes back; `TrainingBatch.trained` does. Both raise PathUnusable
+        where the folder can't be written; `save` raises SettingsError for what a file can't hold.
         """
         ranks, said = _ranks_of(stream), stream.state_dict(batch)
         state = {name: part.state_dict() for name, part in self._parts.items()}
         state |= {"rng": ranks.gather(rng_states()), "stream": said}
-        name = f"{said['run']}-{said['timeline']}-{said['step']}-{secrets.token_hex(4)}.safetensors"
+        name = f"{_named(said['run'])}-{said['timeline']}-{said['step']}-{secrets.token_hex(4)}.safetensors"
         path = self._folder.resolve() / name
         if ranks.rank:
             return SavedFile(path.as_uri(), None)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_state(_partial(path), state)
-        _sync_names(self._folder)
-        digest = _digest(_partial(path))
+        with _writing(path):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_state(_partial(path), state)
+            _sync_names(self._folder)
+            digest = _digest(_partial(path))
         return SavedFile(path.as_uri(), digest, lambda: self._commit(path, said["run"], stream.history))
 
     def load(self, stream: SyncGroupStream | GroupStream) -> bool:
@@ -127,8 +130,7 @@ class CheckpointFolder:
     def load_part(self, name: str, run: str, saved: SavedCheckpoint) -> None:
         """Put one part of a checkpoint, sound and under its name, into that of ours; for who goes on from elsewhere.
         Raises CheckpointUnusable, RunMismatch."""
-        self._finish(saved, run)
-        self._parts[name].load_state_dict(read_state(self._path_of(saved, run))[name])
+        self._parts[name].load_state_dict(self._read(saved, run)[name])
 
     def choose(self, run: str, known: Collection[SavedCheckpoint], history: History) -> Policy | None:
         """The checkpoint from which a start goes on, whose file is there and sound, under its name; None where no live
@@ -153,9 +155,7 @@ class CheckpointFolder:
         return self._publish(policy)[:2]
 
     def _load(self, saved: SavedCheckpoint, run: str, rank: int) -> None:
-        state = read_state(self._path_of(saved, run))
-        if tuple(state["stream"][name] for name in ("run", "timeline", "step")) != (run, *saved.policy):
-            raise RunMismatch(f"{saved.uri} holds the state of another run or step than its name says")
+        state = self._read(saved, run)
         if missing := self._parts.keys() ^ (state.keys() - {"stream", "rng"}):
             raise SettingsError(f"{min(missing)} is only in the checkpoint {saved.uri}, or only here", "give all parts")
         for name, part in self._parts.items():
@@ -163,8 +163,15 @@ class CheckpointFolder:
         if rank < len(state["rng"]):
             put_rng_states(state["rng"][rank])
 
-    def _finish(self, saved: SavedCheckpoint, run: str) -> None:
-        """See that the file is there and sound; rename it where a crash left that out."""
+    def _read(self, saved: SavedCheckpoint, run: str) -> dict[str, Any]:
+        state = read_state(self._finish(saved, run))
+        said = state.get("stream", {})
+        if tuple(said.get(name) for name in ("run", "timeline", "step")) != (run, *saved.policy):
+            raise RunMismatch(f"{saved.uri} holds the state of another run or step than its name says")
+        return state
+
+    def _finish(self, saved: SavedCheckpoint, run: str) -> Path:
+        """Where the file is, once it is there and sound; renamed where a crash left that out."""
         path, hint = self._path_of(saved, run), OLDER.format(step=saved.step - 1)
         there = next((one for one in (path, _partial(path)) if one.is_file()), None)
         if there is None:
@@ -173,31 +180,36 @@ class CheckpointFolder:
             raise CheckpointUnusable(f"the checkpoint of step {saved.step}, {there}, isn't what was written", hint)
         if there != path:
             log.warning("%s gets its name: its step is on the log, and the trainer ended before", path)
-            _rename(path)
+            with _writing(path):
+                _rename(path)
+        return path
 
     def _path_of(self, saved: SavedCheckpoint, run: str) -> Path:
         """Where its file lies: in this folder, wherever that was then."""
-        name = Path(unquote(urlsplit(saved.uri).path)).name
+        name = unquote(saved.uri.rpartition("/")[2])
         found = re.fullmatch(rf"(.+)-{saved.timeline}-{saved.step}-[0-9a-f]{{8}}\.safetensors", name)
         if found is None:
             hint = "Start(resume=...) takes a published policy as well"
             raise CheckpointUnusable(f"the checkpoint of step {saved.step}, {saved.uri}, wasn't saved by this", hint)
-        if found[1] != run:
-            raise RunMismatch(f"{saved.uri} is a checkpoint of run {found[1]!r}, not of {run!r}")
+        if found[1] != _named(run):
+            raise RunMismatch(f"{saved.uri} is a checkpoint of run {unquote(found[1])!r}, not of {run!r}")
         return self._folder / name
 
     def _commit(self, path: Path, run: str, history: History) -> None:
-        """It is on the log: give it its name, and remove those that nobody goes back to. Raises OSError."""
-        _rename(path)
-        files = sorted(self._files(run), key=lambda one: one.step)
-        own = next(one for one in files if one.path.name == path.name)
-        kept = [one for one in files if not one.is_partial and history.is_live(one.timeline, one.step)][-self._keep :]
-        for one in files:
-            if one not in kept and one[:2] <= own[:2]:  # not those of a trainer that has started since
-                (_partial(one.path) if one.is_partial else one.path).unlink(missing_ok=True)
+        """It is on the log: give it its name, and remove those that nobody goes back to."""
+        with _writing(path):
+            _rename(path)
+            files = sorted(self._files(run), key=lambda one: one.step)
+            own = next(one for one in files if one.path.name == path.name)
+            live = [one for one in files if not one.is_partial and history.is_live(one.timeline, one.step)]
+            for one in files:
+                if (
+                    one not in live[-self._keep :] and one[:2] <= own[:2]
+                ):  # not those of a trainer that has started since
+                    (_partial(one.path) if one.is_partial else one.path).unlink(missing_ok=True)
 
     def _files(self, run: str) -> Iterator[_CheckpointFile]:
-        pattern = re.compile(rf"{re.escape(run)}-(\d+)-(\d+)-[0-9a-f]{{8}}\.safetensors({re.escape(PARTIAL)})?")
+        pattern = re.compile(rf"{re.escape(_named(run))}-(\d+)-(\d+)-[0-9a-f]{{8}}\.safetensors({re.escape(PARTIAL)})?")
         for path in self._folder.iterdir():
             if found := pattern.fullmatch(path.name):
                 named = path.with_name(path.name.removesuffix(PARTIAL))
@@ -207,6 +219,20 @@ class CheckpointFolder:
 def _ranks_of(stream: SyncGroupStream | GroupStream) -> JobRanks:
     """Those that a stream is of; one that is asynchronous is of one process."""
     return stream.ranks if isinstance(stream, SyncGroupStream) else Alone()
+
+
+def _named(run: str) -> str:
+    """A run in a file's name, whatever it is called."""
+    return quote(run, safe="")
+
+
+@contextmanager
+def _writing(path: Path) -> Generator[None]:
+    """A full disk and the like are told by the folder's name."""
+    try:
+        yield
+    except OSError as error:
+        raise PathUnusable(f"{path.parent} can't keep a checkpoint: {error}") from error
 
 
 def _partial(path: Path) -> Path:

@@ -81,7 +81,7 @@ class Start:
 @dataclass(slots=True, frozen=True)
 class StartPoint:
     """From where a stream goes on: the `marks`, and what to write `first`; `forked` is the history of a resume once
-    that is written, `checkpoint` the one that it goes back to, if any."""
+    that is written, `checkpoint` the one that it goes back to, if any: who asks for a policy gets its weights alone."""
 
     marks: SoundMarks
     first: list[Outgoing]
@@ -106,7 +106,8 @@ async def start_point(
         there = forked(history, policy)
         marks = await sound_marks(connection, known, there, run.partitions)
         first += resumed_events(history, weights, marks.said, run=settings.run_id, now=now)
-        return StartPoint(marks, first, there, policies.checkpoints.get(policy))
+        is_policy = isinstance(start.resume, Policy) and policy in history.published
+        return StartPoint(marks, first, there, None if is_policy else policies.checkpoints.get(policy))
     if start.timeline and not history.started and not history.imported:
         first += first_events(history, run=settings.run_id, now=now, uri=start.weights, digest=start.digest)
     return StartPoint(await sound_marks(connection, known, history, run.partitions), first)
