@@ -18,8 +18,9 @@ from rolloutlog.supervisor.services import Service
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
 WINDOW_S = 600.0
 """Restarts are counted over so many seconds."""
-MISUSED = 2
-"""Exit code of settings that can't work: they won't the next time either."""
+MISUSED, UNREACHABLE = 2, 3
+"""Exit codes of settings that can't work, which won't the next time either, and of a broker that is away, which is no
+fault of the service: however often, it is tried again."""
 TAIL_BYTES = 4096
 
 
@@ -39,6 +40,7 @@ class Child:
         self._process: OwnedProcess | None = None
         self._begin = 0
         self._deaths = deque[float]()
+        self._tries, self._rested = 0, float("-inf")
         self._rest_until: float | None = 0.0
         self.started_again = 0
 
@@ -85,9 +87,12 @@ class Child:
         return code
 
     def rest(self, code: int, now: float) -> float:
-        """Let it be started again after that many seconds. Raises ServiceFailed where it may not."""
-        self._deaths.append(now)
-        while self._deaths[0] < now - WINDOW_S:
+        """Let it be started again after that many seconds, which double while it lives for less than half a minute.
+        Raises ServiceFailed where it may not."""
+        self._tries = self._tries + 1 if now < self._rested + LONGEST_REST_S else 1
+        if code != UNREACHABLE:
+            self._deaths.append(now)
+        while self._deaths and self._deaths[0] < now - WINDOW_S:
             self._deaths.popleft()
         if code == MISUSED or len(self._deaths) > self._restarts:
             times = "" if code == MISUSED else f" for the {len(self._deaths)}. time in {WINDOW_S / 60:.0f} minutes"
@@ -95,8 +100,8 @@ class Child:
                 f"{self.service.name} ended with {ending(code)}{times}: {self.last_line}", f"see {self.log}"
             )
         self.started_again += 1
-        seconds = min(LONGEST_REST_S, FIRST_REST_S * 2 ** (len(self._deaths) - 1))
-        self._rest_until = now + seconds
+        seconds = min(LONGEST_REST_S, FIRST_REST_S * 2 ** (self._tries - 1))
+        self._rest_until = self._rested = now + seconds
         return seconds
 
     def give_up(self) -> None:

@@ -129,6 +129,20 @@ async def test_what_dies_too_often_ends_the_run_in_order(here: Path) -> None:
     assert (here / "order").read_text() == "trainer\n"
 
 
+async def test_a_broker_that_is_away_is_no_fault_of_the_service() -> None:
+    script = "test -e $0.2 && exec sh -c '" + RUNS + "'; test -e $0.1 && touch $0.2; touch $0.1; exit 3"
+    supervision, told = supervised(service("worker", WORKER, script), restarts=0)
+    stop = asyncio.Event()
+    running = asyncio.create_task(ended(supervision, stop))
+    await until(lambda: len(told) == 2 and supervision.running)
+    stop.set()
+    await running
+    assert [line.partition(":")[0] for line in told] == [
+        "worker ended with code 3, and starts again in 1 s",
+        "worker ended with code 3, and starts again in 2 s",
+    ]
+
+
 async def test_settings_that_cant_work_arent_tried_again() -> None:
     supervision, told = supervised(service("worker", WORKER, "echo 'error: no such thing'; echo 'hint: x'; exit 2"))
     with pytest.raises(ServiceFailed, match="worker ended with code 2: error: no such thing"):
