@@ -46,6 +46,7 @@ async def run_buffer(
     """
     connection = await connect(settings, Role.BUFFER)
     run = await agree(connection, settings)
+    run.ensure_made_here("buffer")
     settings, options = run.fit(settings), options or LoopOptions()
     source = source_of(connection, run, patience_s=options.patience_s)
     blobs = store_of(settings, patience_s=options.patience_s if drain else FOR_EVER)

@@ -48,6 +48,8 @@ async def open_run(settings: Settings, role: Role, *, blob_patience_s: float = 0
     """
     connection = await connect(settings, role)
     record = await read_run(connection)
+    if role is not Role.PUBLISHERS:
+        record.ensure_made_here("rollout to be made")
     declared = record.declared
     settings = record.fit(settings)
     await check_topics(connection, settings, checked_by(role), retention=False)

@@ -28,6 +28,7 @@ from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.read.ends import Ends, ends
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import RunRecord, read_run
+from rolloutlog.kafka.source_log import source_ends, source_of
 
 ORDER = (
     Topic.ROLLOUT_INDEX,
@@ -81,14 +82,20 @@ class Audit:
 async def audit(settings: Settings, on_progress: OnProgress = lambda done, of: None) -> Audit:
     """Read the topics and count. Raises BrokerUnreachable, NotFound (no topics)."""
     connection = await connect(settings, Role.AUDIT)
-    known = await ends(connection, ORDER)
+    run = await read_run(connection)
+    known, source = await ends(connection, ORDER), source_of(connection, run) if run.trained_source else None
+    if source is not None:  # what is counted lies there (design/trainer#offline)
+        known |= await source_ends(source.connection, source.declared)
     found = Audit(open_transactions=[f"{t}/{p}" for (t, p), end in known.items() if end.is_open])
     small = await small_topics(connection, known)
+    if source is not None:
+        await add_rejected(small, source.connection)
     partitions = sorted(partition for topic, partition in known if topic is Topic.ROLLOUTS)
-    seals, found.unusable = usable_seals(await read_run(connection), small.policies.history, known)
+    seals, found.unusable = usable_seals(run, small.policies.history, known)
     for done, partition in enumerate(partitions):
         on_progress(done, len(partitions))
-        reading = PartitionReading(connection, known, partition, len(partitions), small.policies.history.is_live)
+        is_live, theirs = small.policies.history.is_live, None if source is None else source.connection
+        reading = PartitionReading(connection, known, partition, len(partitions), is_live, theirs)
         ledger = await reading.begin(small, seals.get(partition))
         await reading.fold(ledger)
         ledger.finish()
@@ -127,6 +134,12 @@ async def small_topics(connection: Connection, known: Mapping[Place, Ends]) -> S
     async for event in _events(connection, known, Topic.DEAD_LETTERS):
         small.reject(event)
     return small
+
+
+async def add_rejected(small: SmallTopics, source: Connection) -> None:
+    """What was rejected where the rollouts lie that are trained here."""
+    async for event in _events(source, await ends(source, [Topic.DEAD_LETTERS]), Topic.DEAD_LETTERS):
+        small.reject(event)
 
 
 async def suspected_seeds(

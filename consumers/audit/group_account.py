@@ -48,7 +48,8 @@ class AccountedRecord:
 
 @dataclass(slots=True)
 class GroupAccount:
-    """One group, folded in the order of `rollouts`. `before` is what records said that are sealed."""
+    """One group, folded in the order of `rollouts`. `before` is what records said that are sealed; `namespace` that of
+    the source where they lie, "" the own."""
 
     partition: int
     group: Group
@@ -56,6 +57,7 @@ class GroupAccount:
     expired: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     before: list[Said] = field(default_factory=list[Said])
     final: GroupFinal | None = None
+    namespace: str = ""
 
     @classmethod
     def resumed(cls, partition: int, group: str, shape: Shape, before: list[Said]) -> GroupAccount:
@@ -122,7 +124,7 @@ class GroupAccount:
             return {}
         uses = ((member.handle, _use(self.final, member)) for member in self.final.members)
         found = [(Handle.parse(handle), use) for handle, use in uses if handle is not None and use is not None]
-        own = (self.partition, "")
+        own = (self.partition, self.namespace)
         return {handle.offset: use for handle, use in found if (handle.partition, handle.namespace) == own}
 
     def _highest(self) -> dict[int, int]:

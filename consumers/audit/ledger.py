@@ -69,7 +69,8 @@ class PartitionLedger:
     """Fold of one partition from the record at `first` on; those before it are sealed, or were deleted.
 
     `rejected` holds offsets on `rollouts` with a dead letter. `groups` are the accounts of those that may still change;
-    `ended` the ids of the others. What is below `seal` is counted as `sealed`, beside `counts`.
+    `ended` the ids of the others. What is below `seal` is counted as `sealed`, beside `counts`. Final events name
+    records of `namespace`, that of a source that is trained; "" is the own.
     """
 
     partition: int
@@ -77,6 +78,7 @@ class PartitionLedger:
     rejected: Container[int] = ()
     index: IndexedOffsets = field(default_factory=IndexedOffsets)
     seal: int = 0
+    namespace: str = ""
     counts: Counts = field(default_factory=Counts)
     sealed: Counts = field(default_factory=Counts)
     groups: dict[str, GroupAccount] = field(default_factory=dict[str, GroupAccount])
@@ -173,7 +175,7 @@ class PartitionLedger:
         """The account of a group; None for one that ended."""
         found = self.groups.get(group)
         if found is None and group not in self.ended:
-            found = self.groups[group] = GroupAccount(self.partition, Group(group))
+            found = self.groups[group] = GroupAccount(self.partition, Group(group), namespace=self.namespace)
         return found
 
     def _look_for_row(self, record: Rowless) -> None:
@@ -243,7 +245,7 @@ class PartitionLedger:
 
     def _fault_of(self, handle: Handle, known: Container[int], as_of: int) -> str | None:
         """How a final event names that handle wrongly."""
-        if handle.partition != self.partition or handle.namespace:
+        if (handle.partition, handle.namespace) != (self.partition, self.namespace):
             return "handle-of-another-partition"
         if handle.offset < self.first:
             return None

@@ -27,12 +27,13 @@ from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body, store_of
+from rolloutlog.kafka.blobs.blob_store import store_of
 from rolloutlog.kafka.client.connection import Connection, connect
-from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_log import read_policy_log
 from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.run_payloads import RunPayloads
 from rolloutlog.kafka.run_record import RunRecord, read_run
+from rolloutlog.kafka.source_log import source_of
 from rolloutlog.trainer.staleness.rule import Rule, judge
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberTokens
 
@@ -60,9 +61,10 @@ async def check_masks(settings: Settings, on_progress: Callable[[int, int], None
     connection = await connect(settings, Role.AUDIT)
     run = await read_run(connection)
     history = (await read_policy_log(connection, allow_open=True)).history
-    found = MaskCheck()
-    async with PayloadReader(connection) as payloads:
-        checker = _Checker(run, history, payloads, store_of(run.fit(settings)), found)
+    source, found = source_of(connection, run) if run.trained_source else None, MaskCheck()
+    theirs = None if source is None else (await read_policy_log(source.connection, allow_open=True)).history
+    async with RunPayloads(connection, store_of(run.fit(settings)), source) as payloads:
+        checker = _Checker(run, history if theirs is None else theirs, payloads, found, offline=theirs is not None)
         for partition in range(run.partitions):
             on_progress(partition, run.partitions)
             waiting: list[GroupFinal] = []
@@ -90,13 +92,13 @@ async def _trained(
 
 @dataclass(slots=True)
 class _Checker:
-    """Reads what finals name, and compares."""
+    """Reads what finals name, and compares; `history` is of the policies that sampled."""
 
     run: RunRecord
     history: History
-    payloads: PayloadReader
-    blobs: BlobStore | None
+    payloads: RunPayloads
     found: MaskCheck
+    offline: bool = False
     _settings: dict[str | None, TrainerSettings | None] = field(
         default_factory=dict[str | None, TrainerSettings | None]
     )
@@ -118,7 +120,8 @@ class _Checker:
             self.found.unchecked[rollouts] += 1
         else:
             self.found.checked += 1
-            verdict = masks_again(final, rollouts, settings, self.history)
+            seen = self.history if self.offline else self.history.as_of(final.timeline)
+            verdict = masks_again(final, rollouts, settings, seen)
             if verdict.masks_digest != final.masks:
                 self.found.violations.append(_difference(final, verdict))
 
@@ -131,11 +134,12 @@ class _Checker:
         """The records that it kept, by member; or why they can't be read."""
         read: dict[int, Rollout] = {}
         for member in _kept(final):
-            event = events.get(Handle.parse(member.handle)) if member.handle else None
-            if event is None:
+            handle = Handle.parse(member.handle) if member.handle else None
+            event = None if handle is None else events.get(handle)
+            if event is None or handle is None:
                 return "deleted"
             try:
-                read[member.member] = read_rollout(event, await resolve_body(event, self.blobs))
+                read[member.member] = read_rollout(event, await self.payloads.body(handle, event))
             except Rejected:
                 return "unreadable"
         return read
@@ -146,15 +150,14 @@ def _kept(final: GroupFinal) -> list[MemberOutcome]:
 
 
 def masks_again(
-    final: GroupFinal, rollouts: Mapping[int, Rollout], settings: TrainerSettings, history: History
+    final: GroupFinal, rollouts: Mapping[int, Rollout], settings: TrainerSettings, seen: History
 ) -> GroupVerdict:
-    """The verdict on the kept members, as their final event's trainer judged them."""
-    seen = history.as_of(final.timeline)
+    """The verdict on the kept members, as their final event's trainer judged them, who had `seen` these policies."""
     first = min(_kept(final), key=lambda member: Handle.parse(member.handle or "").offset, default=None)
     env = None if first is None else rollouts[first.member].slot.env
     rule = Rule.of(settings.staleness_of(env), settings.sync_period, live=seen.started, truncated=settings.truncated)
     tokens = [MemberTokens.of(m.member, m.attempt, rollouts[m.member].trajectory) for m in _kept(final)]
-    return judge(tokens, final.step, seen, rule)
+    return judge(tokens, final.judged_step, seen, rule)
 
 
 def _difference(final: GroupFinal, verdict: GroupVerdict) -> Violation:

@@ -34,13 +34,15 @@ IsLive = Callable[[int, int], bool]
 
 @dataclass(slots=True, frozen=True)
 class PartitionReading:
-    """A partition up to the ends that are `known`; `is_live` tells which final events count."""
+    """A partition up to the ends that are `known`; `is_live` tells which final events count. `source` is where its
+    rollouts lie offline; None: in the run itself."""
 
     connection: Connection
     known: Mapping[Place, Ends]
     partition: int
     partitions: int
     is_live: IsLive
+    source: Connection | None = None
 
     async def index(self) -> Index:
         """Its index. Raises IndexMismatch."""
@@ -72,6 +74,7 @@ class PartitionReading:
         first = max(begins, sealed)
         rejected = small.rejected[Topic.ROLLOUTS, self.partition]
         ledger = PartitionLedger(self.partition, first, rejected, await self.indexed(), at)
+        ledger.namespace = self.source.names.namespace if self.source else ""
         if seal is not None:
             resume(ledger, seal)
         return ledger
@@ -100,7 +103,8 @@ class PartitionReading:
 
     def _read(self, topic: Topic, start: int) -> AsyncGenerator[list[Event]]:
         known = self.known[topic, self.partition]
-        return read_to_end(self.connection, topic, self.partition, start, allow_open=True, known=known)
+        connection = self.source if self.source is not None and topic is Topic.ROLLOUTS else self.connection
+        return read_to_end(connection, topic, self.partition, start, allow_open=True, known=known)
 
 
 @dataclass(slots=True)

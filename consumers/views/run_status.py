@@ -66,17 +66,23 @@ async def status(settings: Settings) -> dict[str, Any]:
         "shards": [_lag(known, states.get(number), number) for number in range(run.partitions)],
         "skips": dict(sorted(kinds["skipped"].items())),
         "evicted": dict(sorted(kinds["evicted"].items())),
-        "source": _source(run, states),
+        "source": _source(run, states, live_watermarks(run, policies)),
     }
 
 
-def _source(run: RunRecord, states: Mapping[int, StateRow]) -> dict[str, Any] | None:
-    """The namespace that the run draws on, and how many of its offsets aren't folded yet."""
+def _source(run: RunRecord, states: Mapping[int, StateRow], marks: Watermarks | None) -> dict[str, Any] | None:
+    """The namespace that the run draws on, and how many of its offsets aren't folded yet; offline, aren't done with in
+    the pass that the trainer is at."""
     if (source := run.source) is None:
         return None
     ranges = enumerate(zip(source.begins, source.ends, strict=True))
     left = sum(end - (_folded(states.get(number), begin, end)) for number, (begin, end) in ranges)
-    return {"namespace": source.namespace, "manifest": source.manifest, "ends": source.ends, "left": left}
+    said = {"namespace": source.namespace, "manifest": source.manifest, "ends": source.ends}
+    if not source.offline:
+        return said | {"offline": False, "left": left}
+    lows = source.begins if marks is None else [mark.low for mark in marks.partitions]
+    left = sum(end - max(low, begin) for low, begin, end in zip(lows, source.begins, source.ends, strict=True))
+    return said | {"offline": True, "pass": 1 if marks is None else marks.pass_number, "left": left}
 
 
 def _folded(state: StateRow | None, begin: int, end: int) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rolloutlog.cli.given_offsets import offsets_by_partition
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import line, note, print_json, print_table
 from rolloutlog.cli.target_broker import with_broker
@@ -144,21 +145,9 @@ def _print_check(found: SeedCheck) -> None:
 def _until(offsets: Sequence[str] | None, time: str | None, step: int | None) -> Until:
     from rolloutlog.consumers.replaying.horizons import Until
 
-    return Until(None if offsets is None else _offsets(offsets), None if time is None else _time(time), step)
-
-
-def _offsets(texts: Sequence[str]) -> dict[int, int]:
-    from rolloutlog.contract.handles import Handle
-
-    found: dict[int, int] = {}
-    for text in texts:
-        try:
-            place = Handle.parse(text)
-        except ValueError as error:
-            raise typer.BadParameter(f"{text!r} isn't PARTITION/OFFSET") from error
-        if found.setdefault(place.partition, place.offset) != place.offset:
-            raise typer.BadParameter(f"partition {place.partition} is cut in two places")
-    return found
+    return Until(
+        None if offsets is None else offsets_by_partition(offsets), None if time is None else _time(time), step
+    )
 
 
 def _time(text: str) -> datetime:

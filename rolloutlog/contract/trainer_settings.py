@@ -55,7 +55,7 @@ class TrainerSettings(Section):
     drop_zero_variance: bool = True
     """Drop groups whose rewards are all equal."""
     max_passes: int = Field(default=1, ge=1, le=MOST)
-    """How often a group may be trained; more than once is refused, as this build doesn't."""
+    """How often a group may be trained: more than once offline alone, where the source is gone through so often."""
     truncated: Truncated = "train"
     """What members do whose answer a limit cut: `train` as others, leave the loss and stay full members (`mask`), or
     count in the advantage alone (`baseline`)."""
@@ -114,12 +114,6 @@ class TrainerSettings(Section):
         batch: Any = recorded.get("batch_groups", 0)
         room = max(batch if isinstance(batch, int) else 0, cls.model_fields["buffer_groups"].default)
         return cls.model_validate({"buffer_groups": room} | dict(recorded))
-
-    @model_validator(mode="after")
-    def _acted_on(self) -> TrainerSettings:
-        if self.max_passes != 1:
-            raise ValueError(f"max_passes {self.max_passes}: this build trains each group once")
-        return self
 
     @model_validator(mode="after")
     def _enough_survive(self) -> TrainerSettings:

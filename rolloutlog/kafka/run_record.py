@@ -92,6 +92,20 @@ class RunRecord:
         return read_source(text)
 
     @property
+    def trained_source(self) -> DeclaredSource | None:
+        """The source whose own rollouts are trained here; None where the run trains what is made in it."""
+        source = self.source
+        return source if source is not None and source.offline else None
+
+    def ensure_made_here(self, what: str) -> None:
+        """Refuse `what` in a namespace that only trains what another one has made. Raises RunMismatch."""
+        if (source := self.trained_source) is not None:
+            raise RunMismatch(
+                f"this namespace trains the rollouts of {source.namespace} offline, so there is no {what} in it",
+                "declare a run without --offline in another namespace (`rolloutlog topics create -n ...`)",
+            )
+
+    @property
     def agreed(self) -> Mapping[str, Any]:
         """The settings that every service of the run agrees on, as text of the declaration's digest."""
         return self.settings.get(str(self.declared["settings"]), {})

@@ -17,7 +17,7 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.read.ends import ends_of
+from rolloutlog.kafka.read.ends import Ends, Place, ends, ends_of
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import RunRecord
 
@@ -68,3 +68,20 @@ def source_of(connection: Connection, record: RunRecord, *, patience_s: float = 
     theirs = replace(connection, names=Names(declared.namespace), partitions=None)
     store = BlobStore(declared.blobs, patience_s=patience_s) if declared.blobs else None
     return SourceLog(declared, theirs, store)
+
+
+async def source_ends(connection: Connection, declared: DeclaredSource) -> dict[Place, Ends]:
+    """The declared range of each partition, as if it were all. Raises RecordsDeleted."""
+    name = connection.names.topic(Topic.ROLLOUTS)
+    try:
+        found = await ends(connection, [Topic.ROLLOUTS])
+    except NotFound as error:
+        raise RecordsDeleted(f"the source of this run isn't there any more: {error.message}", LOST) from error
+    known: dict[Place, Ends] = {}
+    for number, (begin, end) in enumerate(zip(declared.begins, declared.ends, strict=True)):
+        there = found.get((Topic.ROLLOUTS, number))
+        if begin < end and (there is None or there.first > begin or there.stable < end):
+            lie = "aren't there" if there is None else f"lie in [{there.first}, {there.stable})"
+            raise RecordsDeleted(f"the run draws on {name}/{number} from {begin} to {end}, which {lie}", LOST)
+        known[Topic.ROLLOUTS, number] = Ends(begin, end, end)
+    return known

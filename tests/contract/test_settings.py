@@ -68,7 +68,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"trainer": {"staleness": {"max_token_staleness": 2, "on_expire": "drop-group"}}}, "never masks anything"),
     ({"trainer": {"staleness": {"max_token_staleness": 0}}}, "set on_expire"),
     ({"trainer": {"staleness": {"max_staleness": None, "max_token_staleness": 3}}}, "set on_expire"),
-    ({"trainer": {"max_passes": 2}}, "this build trains each group once"),
+    ({"trainer": {"max_passes": 0}}, "greater than or equal to 1"),
     ({"trainer": {"straggler": {"type": "over-provision"}}}, "group_train"),
     ({"trainer": {"straggler": {"type": "deadline", "seconds": 5, "k": 1}}}, "min_survivors 2 would drop them"),
     ({"trainer": {"staleness": {"max_staleness": None, "on_expire": "drop-group"}}}, "never does anything"),

@@ -61,9 +61,9 @@ async def test_the_trainers_settings_may_change_and_the_last_recorded_hold(setti
     other = changed(settings, "trainer", batch_groups=4)
 
     def _unknown() -> Outgoing:
-        name = f"settings/{trainer_digest({'max_passes': 9})}".encode()
+        name = f"settings/{trainer_digest({'max_passes': 0})}".encode()
         return replace(
-            trainer_recorded(other.trainer, source="/t", now=0), key=name, value=b'{"trainer": {"max_passes": 9}}'
+            trainer_recorded(other.trainer, source="/t", now=0), key=name, value=b'{"trainer": {"max_passes": 0}}'
         )
 
     connection = await connect(settings)

@@ -8,8 +8,9 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.stream.group_history import GroupHistory
-from rolloutlog.trainer.stream.group_view import assembly_of
+from rolloutlog.trainer.stream.group_view import informed
 from rolloutlog.trainer.stream.starting import Start, first_step
 
 
@@ -61,7 +62,8 @@ def test_events_that_cant_be_read_are_passed_by() -> None:
 
 
 def test_an_assembly_that_shows_ended_groups_folds_them_up_to_where_they_ended() -> None:
-    made = assembly_of(past(final("a", 1, 6), final("void", 0, 6), expired("g", 0, 9)), 0)
+    found = past(final("a", 1, 6), final("void", 0, 6), expired("g", 0, 9))
+    made = informed(Assembly(0, shown=found.shown), found)
     assert made.shown == {"a": 7}
     assert made.endings.said["g"].expired == [(1, 2)]
     assert made.endings.said["void"].void_below == 7

@@ -59,6 +59,6 @@ def test_a_later_resume_doesnt_change_what_was_masked_on_the_timeline_that_it_le
     final: GroupFinal = final_of(desk.pending(), decision.verdict, timeline=0, as_of=2, settings="s")
     now_.start(1, 0, 4)
     now_.start(2, 1, 5)
-    again = masks_again(final, dict(enumerate(made)), settings, now_)
+    again = masks_again(final, dict(enumerate(made)), settings, now_.as_of(0))
     assert again.masks_digest == final.masks
     assert [m.trainable_tokens for m in again.members] == [m.trainable_tokens for m in final.members] == [1, 2]

@@ -61,7 +61,7 @@ class DrawnGroup:
     @property
     def step(self) -> int:
         """The train step that it was judged for."""
-        return self.final.step
+        return self.final.judged_step
 
 
 @dataclass(slots=True, frozen=True)
@@ -149,7 +149,7 @@ def _member(pending: PendingGroup, verdict: MemberVerdict) -> DrawnMember:
     return DrawnMember(
         member=verdict.member,
         attempt=verdict.attempt,
-        handle=record.handle,
+        handle=pending.named(record.handle),
         reward=reward,
         verdict=verdict,
         rollout=rollout,

@@ -79,11 +79,15 @@ Decision = Waiting | Held | Ready | Reroll | Drop
 
 @dataclass(slots=True, frozen=True)
 class DispatchPolicy:
-    """Everything but the group that a decision depends on."""
+    """Everything but the group that a decision depends on. `history` is of the policies that sampled; offline, where it
+    is the source's, nobody is asked for anything again, and no step of the trainer's makes a token older unless it
+    was given (`steps`)."""
 
     settings: TrainerSettings
     history: History
     filters: tuple[GroupFilter, ...] = ()
+    asks: bool = True
+    steps: bool = True
     _rules: dict[tuple[str | None, bool], Rule] = field(default_factory=dict[tuple[str | None, bool], Rule])
 
     def rule_of(self, env: str | None) -> Rule:
@@ -97,6 +101,7 @@ class DispatchPolicy:
 
     def decide(self, pending: PendingGroup, step: int | None, clock: int) -> Decision:
         """Decide for train step `step` (None: the group's newest version + 1) at the partition's time `clock`."""
+        step = self.judged_for(step)
         tokens = [pending.tokens[i] for i in pending.complete_members]
         verdict = judge(tokens, step, self.history, self.rule_of(pending.env))
         call = self.quorum(pending, clock)
@@ -113,6 +118,10 @@ class DispatchPolicy:
                 return expired
         filling = [m.member for m in verdict.members if m.verdict is Verdict.BASELINE]
         return self._kept(pending, verdict.only([*fresh, *filling][: call.keep]))
+
+    def judged_for(self, step: int | None) -> int | None:
+        """The step for which tokens are judged at train step `step`; None: each group has its own."""
+        return step if self.steps else None
 
     def quorum(self, pending: PendingGroup, clock: int) -> Quorum:
         """How many fresh members the group needs now: all, whatever the policy, where records of it may be
@@ -146,7 +155,7 @@ class DispatchPolicy:
         """True while what the current policy samples would expire at `step` itself: weights must be published first."""
         current, rule = self.history.current, self.rule_of(env)
         limits = [limit for limit in (rule.sequence, rule.token) if limit is not None]
-        if step is None or current is None or not limits:
+        if self.judged_for(step) is None or step is None or current is None or not limits:
             return False
         return step - current.version - 1 >= min(limits)
 
@@ -195,7 +204,8 @@ class DispatchPolicy:
 
     def askable(self, pending: PendingGroup, clock: int) -> bool:
         """False where no seed can be asked, or the wait for those that were is over."""
-        return pending.group.origin is not None and not pending.closed and not self._waited(pending, clock)
+        may_ask = self.asks and pending.group.origin is not None
+        return may_ask and not pending.closed and not self._waited(pending, clock)
 
     def _kept(self, pending: PendingGroup, verdict: GroupVerdict) -> Decision:
         """The baseline set A decides whether there is anything to learn from the group."""
@@ -213,7 +223,8 @@ class DispatchPolicy:
     def _too_few(self, pending: PendingGroup, verdict: GroupVerdict) -> DropReason:
         if verdict.stale:
             asks = isinstance(self._staleness(pending).expiry, RerollMembers | RerollGroup)
-            return DropReason.NO_SEED if asks and pending.group.origin is None else DropReason.EXPIRED
+            seedless = not self.asks or pending.group.origin is None
+            return DropReason.NO_SEED if asks and seedless else DropReason.EXPIRED
         return DropReason.SINGLE if pending.group.size == 1 else DropReason.SURVIVORS
 
 

@@ -11,7 +11,7 @@ from rolloutlog.buffer.group.member import Member, MemberStatus
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, MemberOutcome
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.trainer.groups.pending_group import PendingGroup
-from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberTokens, MemberVerdict
+from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
 
 
 def final_of(
@@ -23,14 +23,18 @@ def final_of(
     settings: str,
     reason: DropReason | None = None,
     detail: str | None = None,
+    step: int | None = None,
+    pass_number: int = 1,
 ) -> GroupFinal:
     """`group.trained` (reason None) or `group.dropped`, judged for `verdict.step` by the `settings` of that digest;
-    `as_of` of the partition."""
+    `as_of` of the partition. `step` is the trainer's, where the group was judged for another."""
     return GroupFinal(
         group=pending.id,
         group_size=pending.group.size,
         timeline=timeline,
-        step=verdict.step,
+        step=verdict.step if step is None else step,
+        pass_number=pass_number,
+        judged_for=None if step in (None, verdict.step) else verdict.step,
         reason=reason,
         detail=detail,
         as_of=as_of,
@@ -43,11 +47,7 @@ def final_of(
 def outcomes_of(pending: PendingGroup, verdict: GroupVerdict, *, trained: bool) -> list[MemberOutcome]:
     """How every member stands; what a trained group leaves out is expired, or surplus."""
     judged = {m.member: m for m in (*verdict.stale, *verdict.members)}
-    group = pending.group
-    return [
-        _outcome(index, group.members.get(index) or Member(), judged.get(index), pending.tokens.get(index), trained)
-        for index in range(group.size)
-    ]
+    return [_outcome(pending, index, judged.get(index), trained) for index in range(pending.group.size)]
 
 
 def expired_of(pending: PendingGroup, expired: MemberVerdict, *, step: int, timeline: int) -> MemberExpired:
@@ -67,9 +67,8 @@ def expired_of(pending: PendingGroup, expired: MemberVerdict, *, step: int, time
     )
 
 
-def _outcome(
-    index: int, member: Member, judged: MemberVerdict | None, tokens: MemberTokens | None, trained: bool
-) -> MemberOutcome:
+def _outcome(pending: PendingGroup, index: int, judged: MemberVerdict | None, trained: bool) -> MemberOutcome:
+    member, tokens = pending.group.members.get(index) or Member(), pending.tokens.get(index)
     record, status = member.record, member.status
     if status is not MemberStatus.COMPLETED and (member.is_rejected or status is MemberStatus.OPEN):
         record = None
@@ -80,7 +79,7 @@ def _outcome(
         member=index,
         attempt=record.attempt if record else member.highest,
         status=status,
-        handle=str(record.handle) if record else None,
+        handle=str(pending.named(record.handle)) if record else None,
         reward=member.reward if record else None,
         verdict=verdict,
         seq_staleness=judged.seq_staleness if judged else None,

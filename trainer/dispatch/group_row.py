@@ -24,7 +24,7 @@ def group_row(
     """The row, judged for train step `step`; `final` is the group's live final event, if it has one."""
     if final is not None:
         tokens = [pending.tokens[m.member] for m in final.members if m.member in pending.tokens]
-        again = judge(tokens, final.step, dispatch.history, dispatch.rule_of(pending.env))
+        again = judge(tokens, final.judged_step, dispatch.history, dispatch.rule_of(pending.env))
         status = "trained" if final.reason is None else "dropped"
         return _row(pending.id, (status, final.reason), again, _rewarded(pending, final.members))
     decision = dispatch.decide(pending, step, clock)

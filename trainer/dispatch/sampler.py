@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 
 from rolloutlog.contract.dispatch_settings import Wait
 from rolloutlog.contract.events.group_events import GroupFinal
+from rolloutlog.contract.policies import History
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.dispatch.admission import Admission, admission_of
 from rolloutlog.trainer.dispatch.by_headers import ready_by_headers
@@ -42,11 +43,14 @@ class Pick:
 
 @dataclass(slots=True)
 class Sampler:
-    """The settled groups of all partitions. The caller writes `unwritten`, before it waits or ends."""
+    """The settled groups of all partitions. The caller writes `unwritten`, before it waits or ends. `own` is the
+    history
+    of the trainer's timelines where policies of others have sampled; None: it is the same."""
 
     assemblies: Mapping[int, Assembly]
     dispatch: DispatchPolicy
     order: Order
+    own: History | None = None
     unwritten: UnwrittenEvents = field(default_factory=UnwrittenEvents)
     _settled: SettledGroups = field(default_factory=SettledGroups)
     _doubtful: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
@@ -148,7 +152,7 @@ class Sampler:
                 break
             decision = self._judged(settled, step) or self._decide(pending, step)
             if isinstance(decision, Ready):
-                picks.append(Pick(pending, decision.verdict, self._final(pending, decision)))
+                picks.append(Pick(pending, decision.verdict, self._final(pending, decision, step)))
                 round_.picked(pending)
                 at += 1
             else:
@@ -161,6 +165,13 @@ class Sampler:
             pick.pending.drawn = True
             self._admission.took(pick.pending)
             self._unsettle(pick.pending.id)
+
+    def begin_again(self) -> None:
+        """Another pass begins: nothing is settled, noted or due."""
+        for known in (self._settled, self._doubtful, self._deadlines, self._timed, self._prefixes, self._withheld):
+            known.clear()
+        self._ready, self._steps = SortedList(), []
+        self._admission = admission_of(self.dispatch.settings)
 
     def ended(self, groups: Iterable[PendingGroup]) -> None:
         """Groups that were taken are trained or dropped."""
@@ -249,7 +260,8 @@ class Sampler:
         self._unsettle(pending.id)
         pending.stirred = False
         most = self.dispatch.quorum(pending, self._now(pending)).keep
-        verdict = None if step is None else ready_by_headers(pending, self.dispatch, step, most)
+        at = self.dispatch.judged_for(step)
+        verdict = None if at is None else ready_by_headers(pending, self.dispatch, at, most)
         if verdict is None:
             self._doubtful[pending.id] = pending
         else:
@@ -277,7 +289,8 @@ class Sampler:
         match decision:
             case Ready(verdict) | Held(verdict):
                 rule = self.dispatch.rule_of(pending.env)
-                changes = [] if step is None else [rule.next_change(verdict), verdict.held_until]
+                at = self.dispatch.judged_for(step)
+                changes = [] if at is None else [rule.next_change(verdict), verdict.held_until]
                 due = min((change for change in changes if change is not None), default=None)
                 judged = Judgement(decision, step, self._timelines) if isinstance(decision, Ready) else None
                 self._place(pending, verdict, held=isinstance(decision, Held), due=due, judged=judged)
@@ -287,7 +300,7 @@ class Sampler:
                 self._expire(pending, members, verdict.step)
                 self._look_at_prefixes(pending, pending.aborted, step)
             case Drop():
-                final = self._final(pending, decision)
+                final = self._final(pending, decision, step)
                 self.unwritten.dropped.append(final)
                 self._admission.ended(pending)
                 self.assemblies[pending.partition].end(pending.id)
@@ -316,15 +329,17 @@ class Sampler:
         self._doubtful.pop(group, None)
         self._settled.remove(group)
 
-    def _final(self, pending: PendingGroup, decision: Ready | Drop) -> GroupFinal:
+    def _final(self, pending: PendingGroup, decision: Ready | Drop, step: int | None) -> GroupFinal:
         reason = decision.reason if isinstance(decision, Drop) else None
-        as_of = self.assemblies[pending.partition].next_offset
+        assembly = self.assemblies[pending.partition]
         return final_of(
             pending,
             decision.verdict,
-            timeline=self.dispatch.history.timeline,
-            as_of=as_of,
+            timeline=(self.own or self.dispatch.history).timeline,
+            as_of=assembly.as_of(pending.id, assembly.next_offset),
             settings=self._digest,
             reason=reason,
             detail=decision.detail if isinstance(decision, Drop) else None,
+            step=None if self.dispatch.steps else step,
+            pass_number=assembly.pass_number,
         )

@@ -26,6 +26,8 @@ from rolloutlog.trainer.groups.rollout_facts import Annotated, Arrived, Bad, Can
 class Assembly:
     """Fold of one partition of `rollouts`. `endings` has what is on `group-events` of its groups. Groups of
     `shown`, which maps ended ones to their `as_of`, are folded too. `prefix` is that of the groups that are looked at.
+    Offline `namespace` is that of the source, `drawn_at` maps groups to where their own trainer drew them: what came
+    later isn't theirs. `pass_number` counts how often it is gone through.
 
     Groups that begin below `cut_below` may have lost records: the beginning of the partition was deleted. `next_offset`
     is that of the next event, `time` the partition's own, `memory` counts the payloads that its groups hold.
@@ -36,6 +38,9 @@ class Assembly:
     shown: Mapping[str, int] | None = None
     cut_below: int = 0
     prefix: str = ""
+    namespace: str = ""
+    drawn_at: Mapping[str, int] = field(default_factory=dict[str, int])
+    pass_number: int = 1
     groups: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
     next_offset: int = 0
     time: PartitionTime = field(default_factory=PartitionTime)
@@ -50,9 +55,25 @@ class Assembly:
             return False
         if not group.startswith(self.prefix):
             return False
+        if event.offset >= self.as_of(group, event.offset + 1):
+            return False
         if self.shown is not None:
             return event.offset < self.shown.get(group, event.offset + 1)
         return group in self.groups or group not in self.endings
+
+    def as_of(self, group: str, otherwise: int) -> int:
+        """Below which offset its records count, if that was settled before."""
+        return min(self.drawn_at.get(group, otherwise), otherwise)
+
+    def begin_again(self, first: int) -> None:
+        """Go through the partition once more, from that offset on: no group has ended in the new pass."""
+        for pending in self.groups.values():
+            pending.let_go()
+        self.groups.clear()
+        self._void.clear()
+        before = self.endings
+        self.endings = EndedGroups(next_event=before.next_event, next_seed=before.next_seed, closed=before.closed)
+        self.next_offset, self.pass_number = first, self.pass_number + 1
 
     def pass_by(self, event: Event) -> None:
         """Move past an event."""
@@ -93,7 +114,13 @@ class Assembly:
         if found is None:
             cut = event.offset < self.cut_below
             found = PendingGroup(
-                Group(group), self.partition, event.offset, event.timestamp, cut=cut, memory=self.memory
+                Group(group),
+                self.partition,
+                event.offset,
+                event.timestamp,
+                cut=cut,
+                memory=self.memory,
+                namespace=self.namespace,
             )
             if (said := self.endings.said.get(group)) is not None:
                 for member, attempt in said.expired:

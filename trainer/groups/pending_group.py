@@ -13,6 +13,7 @@ from typing import Any
 
 from rolloutlog.buffer.group.group import Disposition, Group, Shape
 from rolloutlog.buffer.group.member import Record
+from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import Status
@@ -36,8 +37,8 @@ class PendingGroup:
     since it had ended once on a timeline that was left; what isn't there is cancelled. `cut`: records of it may have
     been deleted, so why a member is missing is unknown. `attempts` are there once one superseded another. `stirred`:
     something was said of a member that was complete before. `said_size` is what its first annotation says of its size,
-    by which nobody judges it. `memory` counts the payloads, which `keep` and `let_go`
-    alone add and remove.
+    by which nobody judges it. `memory` counts the payloads, which `keep` and `let_go` alone add and remove. `namespace`
+    is that of the source where its records lie, "" the own: `named` says it.
     """
 
     _group: Group
@@ -58,6 +59,7 @@ class PendingGroup:
     stirred: bool = False
     said_size: int = 0
     memory: PayloadBytes = field(default_factory=PayloadBytes)
+    namespace: str = ""
     _unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
     _packed: PackedMembers | None = None
     _sets: MemberSets = field(default_factory=MemberSets)
@@ -79,6 +81,10 @@ class PendingGroup:
         """The members that stand by the word of their headers."""
         self._unpack()
         return self._unread
+
+    def named(self, handle: Handle) -> Handle:
+        """The handle of one of its records, as the log and a loop are told it."""
+        return handle._replace(namespace=self.namespace) if self.namespace else handle
 
     @property
     def size(self) -> int:

@@ -32,13 +32,20 @@ class Closing:
     chunks: Mapping[int, Sequence[bytes]]
     marks: tuple[PartitionMarks, ...]
     groups: Mapping[str, int] = field(default_factory=dict[str, int])
+    pass_number: int = 1
 
     @property
     def watermarks(self) -> Watermarks | None:
         """What `step.closed` says."""
         if self.step is None:
             return None
-        return Watermarks(timeline=self.timeline, step=self.step, partitions=self.marks, groups=dict(self.groups))
+        return Watermarks(
+            timeline=self.timeline,
+            step=self.step,
+            partitions=self.marks,
+            groups=dict(self.groups),
+            pass_number=self.pass_number,
+        )
 
     def chunk_events(self, now: int) -> list[Outgoing]:
         """The chunks, which go behind all else that is said on `group-events`."""
@@ -51,6 +58,7 @@ class Closing:
                 source=SOURCE,
                 now=now,
                 partition=number,
+                pass_number=self.pass_number,
             )
             for number, names in self.chunks.items()
         ]
@@ -96,4 +104,5 @@ def closing_of(
             marks.append(assembly.marks(ended[number]))
             if names := assembly.endings.chunk_with(sorted(ended[number])):
                 chunks[number] = names
-    return Closing(timeline, step, said, [*expired], chunks, tuple(marks))
+    number = max(assembly.pass_number for assembly in assemblies.values())
+    return Closing(timeline, step, said, [*expired], chunks, tuple(marks), pass_number=number)

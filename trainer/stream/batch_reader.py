@@ -33,6 +33,8 @@ from rolloutlog.trainer.stream.step_recorder import StepRecorder
 
 IDLE_S = 10.0
 """Without a batch for so long it logs that it waits."""
+TOLD_S = 0.02
+"""How long it waits between two looks at whether the last batch of a pass was told."""
 WAIT_MS = 500
 """How long one wait for records lasts; between two it looks at deadlines and starvation."""
 
@@ -114,7 +116,8 @@ class BatchReader:
     async def _stops(self, wish: Wish) -> Mapping[int, int] | None:
         """How far to read, known once the policies are; None where there is nothing to wait for."""
         if wish.stops is None and await self._policies_known(wish):
-            wish.stops = {number: end.stable for (_, number), end in (await self._ends(whole=wish.drain)).items()}
+            ends = self._parts.rollouts.known if self._parts.rollouts.offline else await self._ends(whole=wish.drain)
+            wish.stops = {number: end.stable for (_, number), end in ends.items()}
         return wish.stops
 
     async def _policies_known(self, wish: Wish) -> bool:
@@ -136,7 +139,7 @@ class BatchReader:
             await self._parts.presence.check()
             await policies.catch_up()
         self._no_policy.over("a policy came")
-        self._lending.step = first_step(self._start, policies.history, None)  # nothing was trained yet
+        self._lending.step = first_step(self._start, self._parts.history, None)  # nothing was trained yet
         return True
 
     async def _anything(self) -> bool:
@@ -152,7 +155,10 @@ class BatchReader:
                 return batch
             if not await self._read(WAIT_MS) and not behind:
                 if wish.drain:
-                    return await self._draw(size, least=1)
+                    batch = await self._draw(size, least=1)
+                    if batch is None and await self._another_pass(wish):
+                        continue
+                    return batch
                 await self._parts.presence.check()
                 await self._wake()
                 await self._recorder.write_notes()
@@ -163,6 +169,21 @@ class BatchReader:
                 raise await self._starved(size)
             self._no_groups.goes_on(self._lacking(size))
         return None
+
+    async def _another_pass(self, wish: Wish) -> bool:
+        """Offline, all was drawn: True if there is more to draw, since what was lent may have come back, or another
+        pass has begun (design/trainer#passes)."""
+        parts, lent = self._parts, bool(self._lending.lent)
+        if parts.pass_number >= self._settings.trainer.max_passes or not parts.rollouts.offline:
+            return False
+        while self._lending.lent:  # it may go back to this pass
+            if self._stopping or wish.over:
+                return False
+            await asyncio.sleep(TOLD_S)
+        if not lent:
+            await self._recorder.write_notes()
+            parts.begin_again()
+        return True
 
     async def _lacks_weights(self, size: int) -> bool:
         """True where this trainer alone could end the wait, by weights that no batch which is out may still bring
@@ -198,7 +219,8 @@ class BatchReader:
             sampler.settle(partition, group, self._lending.step)
             if sampler.settled > before:
                 self._starvation.progress(_clock())  # a whole group; members that trickle in are none
-        sampler.unwritten.rejected += intake.rejected_now
+        if not self._parts.rollouts.offline:  # where it lies was said what it is
+            sampler.unwritten.rejected += intake.rejected_now
         intake.rejected_now.clear()
 
     def _enough(self, size: int) -> bool:
@@ -245,7 +267,8 @@ class BatchReader:
             return True
         lost = await load(picks, self._parts.payloads, self._parts.blobs)
         for one in lost:
-            if one.event is not None and one.rejected is not None:
+            own = not self._parts.rollouts.offline
+            if own and one.event is not None and one.rejected is not None:
                 self._parts.sampler.unwritten.rejected.append((one.event, one.rejected))
             log.warning("the payload of %s.%d is gone: %s", one.pending.id, one.member, one.rejected)
             one.pending.spoil(one.member, one.attempt)

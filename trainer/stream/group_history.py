@@ -28,6 +28,11 @@ class GroupHistory:
     void: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
+    def shown(self) -> dict[str, int]:
+        """Groups that have ended, each with the offset from which on records of it came late."""
+        return {group: final.as_of for group, final in self.finals.items()}
+
+    @property
     def last_step(self) -> int | None:
         """The newest step that trained a group; None if none did."""
         return max((final.step for final in self.finals.values() if final.reason is None), default=None)

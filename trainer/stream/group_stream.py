@@ -146,10 +146,10 @@ class GroupStream:
         """Batches of `groups` whole groups (None: the run's B), for one step after another, each lent until the next is
         asked for; with `ahead` the next is drawn while one is trained.
 
-        `drain` ends at the end that the log has now; the last batch may be short. Raises Starved when no whole group
-        comes for `starve_s` seconds, or no policy while it isn't a trainer's stream, TopicMissing when the topics are
-        deleted, Fenced when another trainer starts. A wait that is cancelled loses nothing. One iterator at a time:
-        what another one was lent and hasn't told goes back.
+        `drain` ends at the end that the log has now, as it always does offline; the last batch may be short. Raises
+        Starved when no whole group comes for `starve_s` seconds, or no policy while it isn't a trainer's stream,
+        TopicMissing when the topics are deleted, Fenced when another trainer starts. A wait that is cancelled loses
+        nothing. One iterator at a time: what another one was lent and hasn't told goes back.
         """
         size = self._settings.trainer.batch_groups if groups is None else groups
         if size < 1:
@@ -158,6 +158,7 @@ class GroupStream:
             raise SettingsError(f"a batch of {size} groups is above buffer_groups")
         opened = self._open()
         opened.recorder.ensure_open()
+        drain = drain or opened.parts.rollouts.offline
         return BatchIterator(opened.reader, opened.lending, Wish(size, drain), ahead=ahead)
 
     def trained(

@@ -16,11 +16,8 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.blobs.blob_store import store_of
 from rolloutlog.kafka.client.connection import connect
-from rolloutlog.kafka.read.ends import ends
 from rolloutlog.kafka.read.policy_log import PolicyLog
-from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.group_row import group_row
@@ -29,6 +26,7 @@ from rolloutlog.trainer.stream.group_history import GroupHistory, read_group_his
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.opening import cut_below
 from rolloutlog.trainer.stream.restoring import read_rejected
+from rolloutlog.trainer.stream.rollout_log import open_rollout_log
 from rolloutlog.trainer.stream.starting import Start, first_step
 
 NO_PAYLOADS = Budget(0, 0)
@@ -46,27 +44,29 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
         run = await read_run(connection)
         count = run.partitions
         policies = await stack.enter_async_context(PolicyLog(connection))
-        history, dispatch = policies.history, DispatchPolicy(settings.trainer, policies.history)
-        recorded = _RecordedPolicies(run, settings.trainer, history)
-        if history.is_empty:  # what a trainer that starts now would publish first
+        history = policies.history
+        rollouts = await open_rollout_log(stack, connection, run.fit(settings), run, policies, patience_s=0.0)
+        sampled_by, steps = rollouts.policies.history, not rollouts.offline or step is not None
+        dispatch = DispatchPolicy(settings.trainer, sampled_by, asks=not rollouts.offline, steps=steps)
+        recorded = _RecordedPolicies(run, settings.trainer, sampled_by)
+        if history.is_empty and not rollouts.offline:  # what a trainer that starts now would publish first
             history.start(history.next_timeline(), None, 0)
             history.publish(Policy(history.timeline, 0))
         ended = await read_group_history(connection, history, range(count))
-        rejected = await read_rejected(connection, {})
+        rejected = await read_rejected(rollouts.connection, {})
         at = first_step(Start(step=step), history, ended.last_step)
-        blobs = store_of(run.fit(settings))
-        stops = await ends(connection, [Topic.ROLLOUTS])
+        stops = rollouts.known
         for number in range(count):
             place = (Topic.ROLLOUTS, number)
-            assembly = assembly_of(ended, number, prefix)
+            assembly = informed(rollouts.assembly(number, shown=ended.shown, prefix=prefix), ended)
             assembly.cut_below = cut_below(number, stops[place]) if stops[place].first else 0
             assemblies = {other: assembly if other == number else Assembly(other) for other in range(count)}
-            async with Tail(connection, {place: 0}, known={place: stops[place]}) as tail:
+            async with rollouts.tail({number: 0}) as tail:
                 intake = Intake(
                     tail=tail,
-                    policies=policies,
+                    policies=rollouts.policies,
                     assemblies=assemblies,
-                    blobs=blobs,
+                    blobs=rollouts.blobs,
                     budget=NO_PAYLOADS,
                     rejected_before=rejected,
                 )
@@ -80,9 +80,8 @@ async def groups_view(settings: Settings, step: int | None = None, prefix: str =
                 )
 
 
-def assembly_of(recorded: GroupHistory, partition: int, prefix: str = "") -> Assembly:
-    """An assembly that folds ended groups too, up to where they ended, and knows what expired."""
-    made = Assembly(partition, shown={group: final.as_of for group, final in recorded.finals.items()}, prefix=prefix)
+def informed(made: Assembly, recorded: GroupHistory) -> Assembly:
+    """The assembly, once it knows what expired and what ended on a timeline that was left."""
     for group, expired in recorded.expired.items():
         for one in expired:
             made.endings.expire(group, one.member, one.attempt, 0)

@@ -25,6 +25,7 @@ from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.loop.collection import SeldomCollected
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_log import PolicyLog
+from rolloutlog.kafka.read.steady_tail import SteadyTail
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.trainer.groups.announced import Announced, announced
 from rolloutlog.trainer.groups.arrivals import Arrival, policies_of
@@ -103,6 +104,13 @@ class Intake:
         for assembly in self.assemblies.values():
             self.changed.update((assembly.partition, pending.id) for pending in assembly.close_void())
         return count
+
+    def begin_again(self, starts: Mapping[int, int]) -> None:
+        """Read from these offsets on, once more."""
+        self._polled.clear()
+        self.changed.clear()
+        if isinstance(self.tail, SteadyTail):
+            self.tail.rewind({(Topic.ROLLOUTS, number): start for number, start in starts.items()})
 
     async def position(self, partition: int) -> int:
         """Offset of the next record to come."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from rolloutlog.contract.errors import RecordsDeleted
+from rolloutlog.contract.errors import RecordsDeleted, SettingsError
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.events.watermarks import PartitionMarks
@@ -19,39 +19,38 @@ from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.blobs.blob_store import FOR_EVER, BlobStore, store_of
+from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.loop.presence import Presence
 from rolloutlog.kafka.read.ends import Ends, Place, ends
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.tail import Tail
-from rolloutlog.kafka.run_record import agree, read_run
+from rolloutlog.kafka.run_record import RunRecord, agree, read_run
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of
 from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.dispatch.step import StepWriter
-from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.filters import GroupFilter
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.restoring import read_rejected, restore_endings
+from rolloutlog.trainer.stream.rollout_log import RolloutLog, open_rollout_log
 from rolloutlog.trainer.stream.sealed_records import check_seals
 from rolloutlog.trainer.stream.seed_reader import SeedReader
 from rolloutlog.trainer.stream.starting import Start, check_first_step, first_step, start_point
 
 log = logging.getLogger(__name__)
 
-FETCH_WAIT_MS = 20
-"""How long a broker keeps a fetch that finds nothing. A record waits for the answer to a fetch that is out for other
-partitions than its own, since a client has one at a time, so this bounds how late a group's last member is seen."""
-
 
 @dataclass(slots=True)
 class Parts:
-    """What a stream works with."""
+    """What a stream works with. `history` is of the trainer's own timelines, `policies` the topic that says them; those
+    that sampled are with the `rollouts`."""
 
     connection: Connection
+    rollouts: RolloutLog
+    policies: PolicyLog
     presence: Presence
     writer: StepWriter
     history: History
@@ -61,6 +60,20 @@ class Parts:
     payloads: PayloadReader
     blobs: BlobStore | None
     step: int | None
+
+    @property
+    def pass_number(self) -> int:
+        """Which pass over the source this is."""
+        return max(assembly.pass_number for assembly in self.intake.assemblies.values())
+
+    def begin_again(self) -> None:
+        """Begin another pass over the source: nothing is lent, and nothing is unwritten."""
+        begins = self.rollouts.begins
+        for number, assembly in self.intake.assemblies.items():
+            assembly.begin_again(begins[number])
+        self.sampler.begin_again()
+        self.intake.begin_again(begins)
+
     resumed: SavedCheckpoint | None
 
 
@@ -73,35 +86,39 @@ async def open_parts(
     RecordsDeleted, SettingsError.
     """
     connection = await connect(settings, Role.TRAINER)
-    settings = (await agree(connection, settings)).fit(settings)
+    run = await agree(connection, settings)
+    settings = run.fit(settings)
+    check_offline(run, settings, start)
     writer = StepWriter(connection, patience_s=settings.trainer.write_s)
     stack.push_async_callback(writer.close)
     await writer.start()
     policies = await stack.enter_async_context(PolicyLog(connection))
     history = policies.history
     origin = await start_point(connection, start, settings, await read_run(connection), policies, now_ms())
-    marks, known = origin.marks.partitions, await ends(connection, [Topic.ROLLOUTS])
+    rollouts = await open_rollout_log(stack, connection, settings, run, policies)
+    marks, known = origin.marks.partitions, rollouts.known
     if origin.forked is not None:
         await check_seals(connection, origin.forked)
     if origin.marks.said is not None and start.offsets is None and not start.latest:
-        check_marks(connection, marks, known)
+        check_marks(rollouts.connection, marks, known)
     await _write_first(connection, writer, policies, origin.first)
     if origin.forked is not None:
         await check_seals(connection, origin.forked)
     highs = {number: end.high for (_, number), end in known.items()}
-    restored = await restore_endings(connection, history, origin.marks, highs, wait_s=HIDDEN_S)
+    restored = await restore_endings(
+        connection, history, origin.marks, highs, wait_s=HIDDEN_S, passes=rollouts.offline
+    )
     check_first_step(start, history, restored.last_step)
-    lows = {number: mark.low for number, mark in enumerate(marks)} | {**(start.offsets or {})}
+    lows = {number: 0 if restored.begun else mark.low for number, mark in enumerate(marks)} | {**(start.offsets or {})}
     if start.latest:  # what was deleted above a watermark would be skipped
         lows = {number: max(low, known[Topic.ROLLOUTS, number].first) for number, low in lows.items()}
-    rejected = await read_rejected(connection, lows, wait_s=HIDDEN_S)
-    blobs = store_of(settings, patience_s=FOR_EVER)
-    places = {(Topic.ROLLOUTS, number): low for number, low in lows.items()}
-    tail = Tail(connection, places, known=known, fetch_wait_ms=FETCH_WAIT_MS)
-    await stack.enter_async_context(tail)
-    payloads = await stack.enter_async_context(PayloadReader(connection))
+    below = rollouts.begins if rollouts.offline else lows  # a later pass begins there again
+    rejected = await read_rejected(rollouts.connection, below, wait_s=HIDDEN_S)
+    tail = await stack.enter_async_context(rollouts.tail(lows))
+    payloads = await stack.enter_async_context(PayloadReader(rollouts.connection))
     assemblies = {
-        number: Assembly(number, endings, next_offset=lows[number]) for number, endings in restored.endings.items()
+        number: rollouts.assembly(number, endings=endings, next_offset=lows[number], pass_number=restored.pass_number)
+        for number, endings in restored.endings.items()
     }
     seeds = await stack.enter_async_context(await _seed_tail(connection, marks))
     for (_, number), end in known.items():
@@ -109,27 +126,48 @@ async def open_parts(
         assemblies[number].cut_below = cut_below(number, end) if skips else 0
     trainer = settings.trainer
     budget = Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups)
+    dispatch = DispatchPolicy(
+        trainer,
+        rollouts.policies.history,
+        filters,
+        asks=not rollouts.offline,
+        steps=not rollouts.offline or start.step is not None,
+    )
     return Parts(
         connection=connection,
+        rollouts=rollouts,
+        policies=policies,
         presence=Presence(connection, [Topic.ROLLOUTS, Topic.GROUP_EVENTS, Topic.POLICY_VERSIONS]),
         writer=writer,
         history=history,
         intake=Intake(
             tail=tail,
-            policies=policies,
+            policies=rollouts.policies,
             assemblies=assemblies,
-            blobs=blobs,
+            blobs=rollouts.blobs,
             budget=budget,
             payloads=payloads if start.payloads else None,
             rejected_before=rejected,
         ),
         seeds=SeedReader(seeds, assemblies),
-        sampler=Sampler(assemblies, DispatchPolicy(trainer, history, filters), order_of(trainer)),
+        sampler=Sampler(assemblies, dispatch, order_of(trainer), own=history),
         payloads=payloads,
-        blobs=blobs,
+        blobs=rollouts.blobs,
         step=first_step(start, history, restored.last_step),
         resumed=origin.checkpoint,
     )
+
+
+def check_offline(run: RunRecord, settings: Settings, start: Start) -> None:
+    """Refuse what only goes together with a source that is trained, or doesn't with one. Raises SettingsError."""
+    if run.trained_source is not None:
+        if start.latest:
+            raise SettingsError("a source has ended: nothing comes after its latest end", "start without `latest`")
+    elif settings.trainer.max_passes > 1:
+        raise SettingsError(
+            f"trainer.max_passes {settings.trainer.max_passes}: where rollouts are still made each group trains once",
+            "train a run that has ended offline (`rolloutlog topics create --source MANIFEST --offline`)",
+        )
 
 
 def cut_below(partition: int, end: Ends) -> int:

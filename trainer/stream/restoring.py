@@ -40,34 +40,51 @@ log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class Restored:
     """`endings` by partition, and `last_step`, the newest live one that trained a group or was closed; None if none
-    did."""
+    did. `pass_number` is that of the pass that had begun; `begun`: after the marks, which say nothing of it."""
 
     endings: dict[int, EndedGroups]
     last_step: int | None
+    pass_number: int = 1
+    begun: bool = False
 
 
 async def restore_endings(
-    connection: Connection, history: History, marks: SoundMarks, rollouts: Mapping[int, int], *, wait_s: float
+    connection: Connection,
+    history: History,
+    marks: SoundMarks,
+    rollouts: Mapping[int, int],
+    *,
+    wait_s: float,
+    passes: bool = False,
 ) -> Restored:
     """Read to the present ends, waiting up to `wait_s` for a transaction that is open below one; `rollouts` are the
-    ends of that topic. Raises OpenTransaction."""
+    ends of that topic, `passes`: groups may end once in each. Raises OpenTransaction."""
     places = [(Topic.GROUP_EVENTS, number) for number in range(len(marks.partitions))]
     ends = await settled(connection, places, wait_s)
-    fold = EndingsFold(history, marks, rollouts)
+    fold = EndingsFold(history, marks, rollouts, passes=passes)
     starts = {place: marks.partitions[place[1]].events for place in places}
     async for events in read_between(connection, starts, ends):
         for event in events:
             fold.fold(event)
     fold.read({number: end.stable for (_, number), end in ends.items()})
-    return Restored(fold.endings, fold.last_step or None)
+    return Restored(fold.endings, fold.last_step or None, fold.pass_number, begun=fold.begun)
 
 
 class EndingsFold:
     """Pure: the chunks that marks name, then events in their order, each partition up to where it was `read`. Nothing
-    can have looked at more of `rollouts` than there is of it."""
+    can have looked at more of `rollouts` than there is of it.
 
-    def __init__(self, history: History, marks: SoundMarks, rollouts: Mapping[int, int]) -> None:
+    With `passes` a group ends once in each. The newest pass of which there is a live final event has `begun`, since
+    nothing of it is written before the one before is through: what ended in that one says nothing any more, and what
+    is void neither, as nobody was asked for anything.
+    """
+
+    def __init__(
+        self, history: History, marks: SoundMarks, rollouts: Mapping[int, int], *, passes: bool = False
+    ) -> None:
         self._history, self._marks, self._rollouts = history, marks.partitions, rollouts
+        self._passes, self.begun = passes, False
+        self.pass_number = 1 if marks.said is None else marks.said.pass_number
         self.last_step = 0 if marks.said is None else marks.said.step
         self._chunks: dict[int, dict[int, GroupsEnded]] = {number: {} for number in marks.chunks}
         self.endings = {number: EndedGroups(next_seed=mark.seeds) for number, mark in enumerate(marks.partitions)}
@@ -97,10 +114,9 @@ class EndingsFold:
 
     def fold(self, event: Event) -> None:
         """Fold one event of `group-events`."""
-        endings, mark = self.endings[event.partition], self._marks[event.partition]
         if is_chunk(event):
             said = known_chunk(event)
-            if said is not None and self._history.is_live(said.timeline, said.step):
+            if said is not None and self._history.is_live(said.timeline, said.step) and self._counts(said):
                 self._chunks[event.partition][event.offset] = said
             return
         if (known := known_event(event, len(self._marks))) is None:
@@ -109,14 +125,32 @@ class EndingsFold:
             log.warning(
                 "group-events/%d/%d is of a step that no policy can have: %d", event.partition, event.offset, known.step
             )
-        elif not isinstance(known, GroupFinal):
-            endings.expire(known.group, known.member, known.attempt, event.offset, event.timestamp)
-        elif not self._history.is_live(known.timeline, known.step):
-            endings.void(known.group, min(known.as_of, self._rollouts[event.partition]), event.offset)
+        elif isinstance(known, GroupFinal):
+            self._fold_final(known, event.partition, event.offset)
         else:
-            endings.finish(known.group, known.step, event.offset, first=mark.low)
-            if known.reason is None:
-                self.last_step = max(self.last_step, known.step)
+            endings = self.endings[event.partition]
+            endings.expire(known.group, known.member, known.attempt, event.offset, event.timestamp)
+
+    def _fold_final(self, final: GroupFinal, partition: int, offset: int) -> None:
+        if not self._history.is_live(final.timeline, final.step):
+            if not self._passes:
+                self.endings[partition].void(final.group, min(final.as_of, self._rollouts[partition]), offset)
+            return
+        if self._counts(final):
+            self.endings[partition].finish(final.group, final.step, offset, first=self._first(partition))
+        if final.reason is None:
+            self.last_step = max(self.last_step, final.step)
+
+    def _first(self, partition: int) -> int:
+        return 0 if self.begun else self._marks[partition].low
+
+    def _counts(self, said: GroupFinal | GroupsEnded) -> bool:
+        """True unless it is of a pass that is over; of a later one nothing was known, so it begins here."""
+        if self._passes and said.pass_number > self.pass_number:
+            self.pass_number, self.begun = said.pass_number, True
+            self._chunks = {number: {} for number in self._chunks}
+            self.endings = {number: EndedGroups(next_seed=mark.seeds) for number, mark in enumerate(self._marks)}
+        return not self._passes or said.pass_number == self.pass_number
 
 
 def known_chunk(event: Event) -> GroupsEnded | None:

@@ -153,7 +153,7 @@ class StepRecorder:
         self.written.add(told)
         self._since_step = DropCounts()
         if policy is not None:
-            parts.intake.policies.wrote(policy)
+            parts.policies.wrote(policy)
         return report
 
     def _step(

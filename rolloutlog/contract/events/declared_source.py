@@ -1,4 +1,5 @@
-"""The source of a run: which records of an ended namespace it draws on (design/buffer#source).
+"""The source of a run: which records of an ended namespace it draws on, or trains offline (design/buffer#source,
+design/trainer#offline).
 
 Guarantees: what is read is of its shape, and each partition has a range of offsets; its digest is that of all of it.
 Leaves out: the event that says it (`run`), and whether it can be read (`rolloutlog.kafka.source_log`).
@@ -19,7 +20,8 @@ Offset = Annotated[int, Field(ge=0, lt=BEFORE)]
 
 class DeclaredSource(BaseModel):
     """Of partition p of `namespace`'s `rollouts` those in `[begins[p], ends[p])`, as the manifest of that SHA-256 has
-    it; `blobs` is the store that the namespace was declared with."""
+    it; `blobs` is the store that the namespace was declared with. `offline`: the run's trainer trains those records
+    themselves, and nothing is made in the run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -28,6 +30,7 @@ class DeclaredSource(BaseModel):
     begins: Annotated[list[Offset], Field(min_length=1)]
     ends: Annotated[list[Offset], Field(min_length=1)]
     blobs: str | None = None
+    offline: bool = False
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -42,8 +45,8 @@ class DeclaredSource(BaseModel):
 
     @property
     def text(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
-        return self.model_dump()
+        """All of it, as JSON has it; what isn't offline is named as it was before there was such a thing."""
+        return self.model_dump(exclude=set() if self.offline else {"offline"})
 
     @property
     def digest(self) -> str:

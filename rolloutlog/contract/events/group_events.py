@@ -61,7 +61,8 @@ class MemberOutcome:
 
 class GroupFinal(BaseModel):
     """`group.trained` (reason None) or `group.dropped`; `settings` is the digest of the trainer's that judged it,
-    `detail` what a filter said that dropped it."""
+    `detail` what a filter said that dropped it. `judged_for` is the step of the source for which it was judged, where
+    that isn't `step`: offline (design/trainer#offline)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,12 +71,18 @@ class GroupFinal(BaseModel):
     timeline: PolicyNumber
     step: Counted
     pass_number: Counted = 1
+    judged_for: Counted | None = None
     reason: DropReason | None = None
     detail: str | None = None
     as_of: Counted
     masks: str | None = None
     settings: str | None = None
     members: list[MemberOutcome] = Field(default_factory=list[MemberOutcome])
+
+    @property
+    def judged_step(self) -> int:
+        """The step for which its tokens were judged."""
+        return self.step if self.judged_for is None else self.judged_for
 
     @property
     def event_id(self) -> str:
@@ -113,6 +120,7 @@ class GroupsEnded(BaseModel):
     timeline: PolicyNumber
     step: Counted
     before: Counted | None = None
+    pass_number: Counted = 1
     ids: Base64Bytes
 
     @property
@@ -178,11 +186,20 @@ def expired_event(expired: MemberExpired, *, source: str, now: int, partition: i
 
 
 def ended_event(
-    names: Sequence[bytes], before: int | None, *, timeline: int, step: int, source: str, now: int, partition: int
+    names: Sequence[bytes],
+    before: int | None,
+    *,
+    timeline: int,
+    step: int,
+    source: str,
+    now: int,
+    partition: int,
+    pass_number: int = 1,
 ) -> Outgoing:
     """`groups.ended`, on the partition of those groups."""
     ids = b64encode(b"".join(names)).decode()
     where = {} if before is None else {"before": before}
+    where |= {} if pass_number == 1 else {"pass_number": pass_number}
     body = orjson.dumps({"timeline": timeline, "step": step, "ids": ids} | where)
     return outgoing(
         EventType.GROUPS_ENDED,

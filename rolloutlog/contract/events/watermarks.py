@@ -36,7 +36,7 @@ class PartitionMarks(BaseModel):
 
 class Watermarks(BaseModel):
     """What a start needs after step `step` of `timeline`; `partitions` by number. `groups` counts those that aren't
-    trained or dropped by how they stand, for people."""
+    trained or dropped by how they stand, for people. All is of the pass of that number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,6 +44,7 @@ class Watermarks(BaseModel):
     step: Counted
     partitions: tuple[PartitionMarks, ...] = Field(min_length=1)
     groups: dict[str, Counted] = Field(default_factory=dict[str, int])
+    pass_number: Counted = 1
 
 
 def newest_live(known: Iterable[W], history: History) -> W | None:

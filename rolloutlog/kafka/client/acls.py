@@ -12,6 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 from rolloutlog.contract.errors import NotAllowed
@@ -62,18 +63,21 @@ class Right:
         return f"{self.name}*" if self.pattern == "prefixed" else self.name
 
 
-def acls(namespace: str, source: str | None = None) -> list[Right]:
-    """The rights of every role in a namespace, and on the one that it draws on."""
+def acls(namespace: str, source: str | None = None, *, offline: bool = False) -> list[Right]:
+    """The rights of every role in a namespace, and on the one that it draws on, or trains `offline`."""
     own = [right for role in Role for right in rights_of(Names(namespace), role)]
-    return own if source is None else [*own, *_on_source(Names(source))]
+    return own if source is None else [*own, *_on_source(Names(source), offline=offline)]
 
 
-def _on_source(names: Names) -> Iterator[Right]:
+def _on_source(names: Names, *, offline: bool) -> Iterator[Right]:
     """What a run needs on its source: whoever folds or renders reads its rollouts, and who declares it looks at it
-    and holds it."""
+    and holds it. Who trains it, or shows or counts what was trained, reads what became of them there, too."""
     for role in (Role.OPERATOR, Role.BUFFER, Role.REPLAY, Role.PEOPLE):
         yield Right(role, TOPIC, names.topic(Topic.ROLLOUTS), "literal", (READ,))
     yield Right(Role.OPERATOR, TOPIC, names.topic(Topic.RUN), "literal", (READ, WRITE))
+    trained = (Topic.ROLLOUTS, Topic.GROUP_EVENTS, Topic.POLICY_VERSIONS, Topic.DEAD_LETTERS)
+    for role, topic in product((Role.TRAINER, Role.AUDIT, Role.PEOPLE) if offline else (), trained):
+        yield Right(role, TOPIC, names.topic(topic), "literal", (READ,))
 
 
 def rights_of(names: Names, role: Role) -> list[Right]:
