@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rolloutlog.trainer.batches.losses import policy_loss
     from rolloutlog.trainer.batches.tensors import pack
     from rolloutlog.trainer.loop.checkpoint_folder import CheckpointFolder
+    from rolloutlog.trainer.loop.rollout_dataset import RolloutDataset
     from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
     from rolloutlog.trainer.stream.group_stream import GroupStream
     from rolloutlog.trainer.stream.starting import Start
@@ -43,6 +44,7 @@ _HOME = {
     "PolicyPublisher": "rolloutlog.producers.policy_publisher",
     "ReplayBuffer": "rolloutlog.consumers.replaying.replay_buffer",
     "Rollout": "rolloutlog.contract.record.rollout",
+    "RolloutDataset": "rolloutlog.trainer.loop.rollout_dataset",
     "RolloutProducer": "rolloutlog.producers.producer",
     "Settings": "rolloutlog.contract.settings",
     "Slot": "rolloutlog.contract.record.slot",
@@ -65,6 +67,7 @@ __all__ = [
     "PolicyPublisher",
     "ReplayBuffer",
     "Rollout",
+    "RolloutDataset",
     "RolloutProducer",
     "Settings",
     "Slot",
@@ -81,7 +84,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load a public name from its room; read `__version__` from the installed distribution.
 
-    Raises MissingExtra for `CheckpointFolder`, `pack` and `policy_loss` without torch.
+    Raises MissingExtra for `CheckpointFolder`, `RolloutDataset`, `pack` and `policy_loss` without torch.
     """
     if name in _HOME:
         return getattr(_room(_HOME[name]), name)

@@ -50,8 +50,11 @@ def _training(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     run, recent, rates = found["run"], found["recent"], found["rates"]
     yield "run", f"{run['run']}, {run['partitions']} partitions, {run['batch_groups']} groups a step"
     if source := found["source"]:
-        left = f", {source['left']} offsets aren't folded yet" if source["left"] else ""
-        yield "draws on", f"{source['namespace']} too{left}"
+        if source["offline"]:
+            yield "trains", f"{source['namespace']} offline: {source['left']} offsets are left of pass {source['pass']}"
+        else:
+            left = f", {source['left']} offsets aren't folded yet" if source["left"] else ""
+            yield "draws on", f"{source['namespace']} too{left}"
     yield "policy", _policy(found)
     yield "groups", _groups(found)
     if stands := _stands(found["trainer"]):

@@ -86,8 +86,20 @@ class WindowedOrder(Section):
     """1: strictly as they began."""
 
 
+class ShuffledOrder(Section):
+    """By lot, anew in each pass: for offline training, since where rollouts are still made unlucky groups grow
+    stale."""
+
+    type: Literal["shuffled"] = "shuffled"
+    """The order."""
+    seed: int = Field(default=0, ge=0, le=MOST)
+    """The same seed shuffles alike, of the groups that are held at once (`buffer_groups`)."""
+
+
 DispatchOrder = Annotated[
-    OldestOrder | FreshestOrder | ArrivalOrder | WindowedOrder, Field(discriminator="type"), BeforeValidator(tagged)
+    OldestOrder | FreshestOrder | ArrivalOrder | WindowedOrder | ShuffledOrder,
+    Field(discriminator="type"),
+    BeforeValidator(tagged),
 ]
 
 

@@ -44,10 +44,13 @@ def test_two_runs_over_one_source_give_the_same_bytes(log: Log) -> None:
     made = [rollout(m, [i % 4, 4 + m % 2], group=id_of(i)) for i in range(90) for m in range(2)]
     asyncio.run(log.write(*made))
     runs = []
-    for _ in range(2):
-        mine = asyncio.run(offline(log, batch_groups=8, buffer_groups=12, order="arrival", max_passes=2, staleness=ANY))
+    for order in ("arrival", "arrival", "shuffled", "shuffled"):
+        mine = asyncio.run(offline(log, batch_groups=8, buffer_groups=12, order=order, max_passes=2, staleness=ANY))
         runs.append(packed(mine))
     assert len(runs[0]) > 2 * 2 * 11
     assert runs[0] == runs[1]
     half = len(runs[0]) // 2
     assert runs[0][:half] == runs[0][half:], "and the second pass as the first"
+    assert runs[2] == runs[3]
+    assert runs[2][:half] != runs[2][half:], "unless it is shuffled"
+    assert sorted(runs[2]) != sorted(runs[0])

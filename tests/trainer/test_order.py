@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.trainer.dispatch.decision import Ready
-from rolloutlog.trainer.dispatch.order import Arrival, FreshestFirst, OldestFirst, Order, order_of
+from rolloutlog.trainer.dispatch.order import Arrival, FreshestFirst, OldestFirst, Order, Shuffled, order_of
 from rolloutlog.trainer.staleness.rule import Rule, judge
 from tests.trainer.desk import Desk, live, rollout
 
@@ -46,7 +46,27 @@ def test_arrival_goes_by_a_groups_last_record() -> None:
     assert sorted("ab", key=lambda name: Arrival().key(desk.pending(name), verdict)) == ["b", "a"]
 
 
+def test_shuffled_goes_by_seed_pass_and_name_alone() -> None:
+    """Whatever was sampled, and when."""
+    desk = Desk()
+    for i in range(30):
+        desk.say(rollout(0, i % 5, group=f"g-{i}"), rollout(1, group=f"g-{i}"))
+    verdict = judge([], 5, live(), Rule())
+    pending = [desk.pending(f"g-{i}") for i in range(30)]
+
+    def order(seed: int, pass_number: int) -> list[str]:
+        for one in pending:
+            one.pass_number = pass_number
+        return [one.id for one in sorted(pending, key=lambda one: Shuffled(seed).key(one, verdict))]
+
+    orders = [order(seed, number) for seed in (0, 1) for number in (1, 2)]
+    assert len({tuple(each) for each in [*orders, [one.id for one in pending]]}) == 5
+    assert order(1, 1) == orders[2]
+
+
 def test_the_settings_name_it() -> None:
+    assert order_of(TrainerSettings.model_validate({"order": {"type": "shuffled", "seed": 7}})) == Shuffled(7)
+    assert order_of(TrainerSettings.model_validate({"order": "shuffled"})) == Shuffled(0)
     assert isinstance(order_of(TrainerSettings()), OldestFirst)
     assert isinstance(order_of(TrainerSettings.model_validate({"order": "freshest"})), FreshestFirst)
     assert isinstance(order_of(TrainerSettings.model_validate({"order": "arrival"})), Arrival)

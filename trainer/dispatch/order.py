@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from rolloutlog.contract.settings import TrainerSettings
+from rolloutlog.contract.ids import rank_of
+from rolloutlog.contract.settings import ShuffledOrder, TrainerSettings
 from rolloutlog.trainer.dispatch.window import begun
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict
@@ -63,8 +64,21 @@ class AsBegun:
         return begun(pending)
 
 
+@dataclass(slots=True, frozen=True)
+class Shuffled:
+    """By lot: what depends on the seed, the pass and the group's name alone."""
+
+    seed: int
+
+    def key(self, pending: PendingGroup, verdict: GroupVerdict) -> Key:
+        """By a hash."""
+        return (rank_of("order", self.seed, pending.pass_number, pending.id), pending.partition, pending.offset)
+
+
 def order_of(settings: TrainerSettings) -> Order:
     """The strategy that the settings name."""
+    if isinstance(settings.order, ShuffledOrder):
+        return Shuffled(settings.order.seed)
     orders: dict[str, Order] = {
         "oldest": OldestFirst(),
         "freshest": FreshestFirst(),

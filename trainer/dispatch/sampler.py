@@ -341,5 +341,5 @@ class Sampler:
             reason=reason,
             detail=decision.detail if isinstance(decision, Drop) else None,
             step=None if self.dispatch.steps else step,
-            pass_number=assembly.pass_number,
+            pass_number=pending.pass_number,
         )

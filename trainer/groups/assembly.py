@@ -121,6 +121,7 @@ class Assembly:
                 cut=cut,
                 memory=self.memory,
                 namespace=self.namespace,
+                pass_number=self.pass_number,
             )
             if (said := self.endings.said.get(group)) is not None:
                 for member, attempt in said.expired:

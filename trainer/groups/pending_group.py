@@ -39,6 +39,7 @@ class PendingGroup:
     something was said of a member that was complete before. `said_size` is what its first annotation says of its size,
     by which nobody judges it. `memory` counts the payloads, which `keep` and `let_go` alone add and remove. `namespace`
     is that of the source where its records lie, "" the own: `named` says it.
+    `pass_number`: which pass over them this is.
     """
 
     _group: Group
@@ -60,6 +61,7 @@ class PendingGroup:
     said_size: int = 0
     memory: PayloadBytes = field(default_factory=PayloadBytes)
     namespace: str = ""
+    pass_number: int = 1
     _unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
     _packed: PackedMembers | None = None
     _sets: MemberSets = field(default_factory=MemberSets)
