@@ -60,6 +60,7 @@ class Parts:
     payloads: PayloadReader
     blobs: BlobStore | None
     step: int | None
+    resumed: SavedCheckpoint | None
 
     @property
     def pass_number(self) -> int:
@@ -73,8 +74,6 @@ class Parts:
             assembly.begin_again(begins[number])
         self.sampler.begin_again()
         self.intake.begin_again(begins)
-
-    resumed: SavedCheckpoint | None
 
 
 async def open_parts(

@@ -35,9 +35,8 @@ partitions than its own, since a client has one at a time, so this bounds how la
 
 @dataclass(slots=True)
 class RolloutLog:
-    """`connection` reads `rollouts`, whose ends are `known`, and `policies` sampled them; `source` is the namespace
-    where
-    that isn't the run's own; `drawn_at` is where its trainer drew each group, by partition."""
+    """`connection` reads `rollouts`, whose ends are `known`, and `policies` sampled them. `source` is what was declared
+    where they aren't the run's own; `drawn_at` is where its trainer drew each group, by partition."""
 
     connection: Connection
     policies: PolicyLog

@@ -1,8 +1,7 @@
 """Reading ranges of partitions in one order, whatever the broker answers first (design/trainer#offline).
 
 Guarantees: events come in turns of at most `TURN` a partition, in the order of partitions, so that what was read after
-n
-events depends on offsets alone; nothing outside the ranges comes; what waits for its turn is bounded. Leaves out:
+n events depends on offsets alone; nothing outside the ranges comes; what waits for its turn is bounded. Leaves out:
 following a partition beyond its range (`tail`).
 """
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
@@ -85,7 +86,7 @@ class Tail:
         self._taken: list[Event] = []
         self._consumer = connection.consumer(fetch_max_bytes=fetch_bytes, fetch_max_wait_ms=fetch_wait_ms)
 
-    async def __aenter__(self) -> Tail:
+    async def __aenter__(self) -> Self:
         await self.open()
         return self
 
