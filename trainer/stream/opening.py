@@ -104,9 +104,7 @@ async def open_parts(
     if origin.forked is not None:
         await check_seals(connection, origin.forked)
     highs = {number: end.high for (_, number), end in known.items()}
-    restored = await restore_endings(
-        connection, history, origin.marks, highs, wait_s=HIDDEN_S, passes=rollouts.offline
-    )
+    restored = await restore_endings(connection, history, origin.marks, highs, wait_s=HIDDEN_S, passes=rollouts.offline)
     check_first_step(start, history, restored.last_step)
     lows = {number: 0 if restored.begun else mark.low for number, mark in enumerate(marks)} | {**(start.offsets or {})}
     if start.latest:  # what was deleted above a watermark would be skipped
