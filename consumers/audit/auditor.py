@@ -91,7 +91,7 @@ async def audit(settings: Settings, on_progress: OnProgress = lambda done, of: N
     if source is not None:
         await add_rejected(small, source.connection)
     partitions = sorted(partition for topic, partition in known if topic is Topic.ROLLOUTS)
-    seals, found.unusable = usable_seals(run, small.policies.history, known)
+    seals, found.unusable = usable_seals(await read_run(connection), small.policies.history, known)
     for done, partition in enumerate(partitions):
         on_progress(done, len(partitions))
         is_live, theirs = small.policies.history.is_live, None if source is None else source.connection

@@ -55,7 +55,7 @@ async def status(settings: Settings) -> dict[str, Any]:
         "run": dict(run.declared) | {"batch_groups": trainer.batch_groups, "sync_period": trainer.sync_period},
         **_policies(policies, now),
         "groups": _groups(numbers, kinds["ended"]) if states else None,
-        "trainer": _trainer(live_watermarks(run, policies), trainer, policies.history),
+        "trainer": _trainer(live_watermarks(run, policies), trainer, policies.history, run),
         "recent": {"seconds": RECENT_S, **recent.as_json()},
         "rates": await _rates(connection, known, now),
         "owners": await _owners(connection),
@@ -101,12 +101,14 @@ def _policies(policies: PolicyFold, now: int) -> dict[str, Any]:
     }
 
 
-def _trainer(marks: Watermarks | None, settings: TrainerSettings, history: History) -> dict[str, Any] | None:
+def _trainer(
+    marks: Watermarks | None, settings: TrainerSettings, history: History, run: RunRecord
+) -> dict[str, Any] | None:
     """How groups stood for the trainer when it closed its last step, and whether it `lacks_weights`: what the current
     policy samples would be too old for the next one (design/trainer#doomed). None where it closed none."""
     if marks is None:
         return None
-    dispatch, step = DispatchPolicy(settings, history), marks.step + 1
+    dispatch, step = DispatchPolicy(settings, history, steps=run.trained_source is None), marks.step + 1
     lacks = all(dispatch.doomed(step, env) for env in (None, *settings.environments))
     return {"timeline": marks.timeline, "step": marks.step, "groups": marks.groups, "lacks_weights": lacks}
 

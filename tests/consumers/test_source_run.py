@@ -175,7 +175,7 @@ async def test_a_source_is_declared_with_the_run_or_never(settings: Settings, ne
         await declare(connection, new, source.model_copy(update={"ends": [end + 1 for end in source.ends]}))
     with pytest.raises(RunMismatch, match=r"declared without a source"):
         await declare(await connect(settings), settings, source)
-    with pytest.raises(SettingsError, match=r"the manifest itself"):
+    with pytest.raises(SettingsError, match=r"the source itself"):
         await choose_source(settings, manifest)
     topics = new.topics.model_copy(update={"partitions": 2})
     with pytest.raises(RunMismatch, match=r"has 3 partitions, .* would have 2"):

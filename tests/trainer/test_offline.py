@@ -11,7 +11,7 @@ from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.consumers.audit.mask_check import check_masks
 from rolloutlog.consumers.replaying.source_choice import choose_offsets
 from rolloutlog.consumers.views.run_status import status
-from rolloutlog.contract.errors import RecordsDeleted, RunMismatch, SettingsError
+from rolloutlog.contract.errors import RecordsDeleted, RunMismatch, SettingsError, Starved
 from rolloutlog.contract.events.group_events import final_event
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import id_of
@@ -213,6 +213,17 @@ async def test_a_resume_goes_back_to_an_earlier_pass(log: Log) -> None:
         again = await drained(stream)
     assert [{one.final.pass_number for one in batch.groups} for batch in again] == [{1}, {2}, {2}]
     assert (await audit(mine.settings)).ok
+
+
+async def test_a_source_without_a_policy_says_so_and_an_empty_one_is_through(log: Log) -> None:
+    empty = await offline(log)
+    assert (await run_dispatch(empty.settings)).groups == 0
+    await log.write(*group("a"))
+    mine = await offline(log)
+    with pytest.raises(
+        Starved, match=f"no policy was ever published or imported in namespace {log.settings.namespace}"
+    ):
+        await run_dispatch(mine.settings)
 
 
 async def test_a_namespace_that_trains_offline_is_for_nothing_else(log: Log) -> None:

@@ -60,8 +60,8 @@ class DrawnGroup:
 
     @property
     def step(self) -> int:
-        """The train step that it was judged for."""
-        return self.final.judged_step
+        """The train step that its final event names."""
+        return self.final.step
 
 
 @dataclass(slots=True, frozen=True)

@@ -44,8 +44,7 @@ class Pick:
 @dataclass(slots=True)
 class Sampler:
     """The settled groups of all partitions. The caller writes `unwritten`, before it waits or ends. `own` is the
-    history
-    of the trainer's timelines where policies of others have sampled; None: it is the same."""
+    history of the trainer's timelines, where policies of others have sampled; None: it is the same."""
 
     assemblies: Mapping[int, Assembly]
     dispatch: DispatchPolicy

@@ -116,8 +116,7 @@ class BatchReader:
     async def _stops(self, wish: Wish) -> Mapping[int, int] | None:
         """How far to read, known once the policies are; None where there is nothing to wait for."""
         if wish.stops is None and await self._policies_known(wish):
-            ends = self._parts.rollouts.known if self._parts.rollouts.offline else await self._ends(whole=wish.drain)
-            wish.stops = {number: end.stable for (_, number), end in ends.items()}
+            wish.stops = {number: end.stable for (_, number), end in (await self._ends(whole=wish.drain)).items()}
         return wish.stops
 
     async def _policies_known(self, wish: Wish) -> bool:
@@ -133,7 +132,7 @@ class BatchReader:
             if self._stopping or wish.over or (wish.drain and not await self._anything()):
                 return False
             if wish.drain or self._starvation.late(_clock()):
-                raise no_policy(self._settings.namespace)
+                raise no_policy(self._parts.rollouts.connection.names.namespace)
             self._no_policy.goes_on(f"no policy was published or imported in {self._settings.namespace}")
             await asyncio.sleep(WAIT_MS / 1000)
             await self._parts.presence.check()
@@ -276,8 +275,12 @@ class BatchReader:
         return not lost
 
     async def _ends(self, *, whole: bool = False) -> dict[Place, Ends]:
-        """Ends of the partitions; `whole`: once nothing that was written before is hidden any more."""
+        """Ends of the partitions; `whole`: once nothing that was written before is hidden any more. A source has its
+        own
+        for good."""
         parts = self._parts
+        if parts.rollouts.offline:
+            return {**parts.rollouts.known}
         places = [(Topic.ROLLOUTS, number) for number in parts.intake.assemblies]
         return await (settled(parts.connection, places, HIDDEN_S) if whole else ends_at(parts.connection, places))
 
