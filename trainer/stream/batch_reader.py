@@ -276,8 +276,7 @@ class BatchReader:
 
     async def _ends(self, *, whole: bool = False) -> dict[Place, Ends]:
         """Ends of the partitions; `whole`: once nothing that was written before is hidden any more. A source has its
-        own
-        for good."""
+        own for good."""
         parts = self._parts
         if parts.rollouts.offline:
             return {**parts.rollouts.known}
