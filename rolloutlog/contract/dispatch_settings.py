@@ -87,8 +87,7 @@ class WindowedOrder(Section):
 
 
 class ShuffledOrder(Section):
-    """By lot, anew in each pass: for offline training, since where rollouts are still made unlucky groups grow
-    stale."""
+    """By lot, anew in each pass: for offline training, since elsewhere unlucky groups grow stale."""
 
     type: Literal["shuffled"] = "shuffled"
     """The order."""
