@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import fields
 
 import pytest
@@ -23,8 +24,9 @@ pytestmark = pytest.mark.broker
 ANY = {"max_staleness": "none"}
 
 
-def packed(log: Log) -> list[tuple[bytes, ...]]:
-    """The bytes of every tensor of every pack, and where its samples come from; all batches are told."""
+def packed(log: Log, pause_s: float) -> list[tuple[bytes, ...]]:
+    """The bytes of every tensor of every pack, and where its samples come from; all batches are told, each in its
+    time."""
     found: list[tuple[bytes, ...]] = []
     with SyncGroupStream(log.settings, Start(weights="w")) as stream:
         for batch in stream:
@@ -33,6 +35,7 @@ def packed(log: Log) -> list[tuple[bytes, ...]]:
                     tensors = [getattr(pack, each.name) for each in fields(pack)]
                     found.append(tuple(t.numpy().tobytes() for t in tensors if isinstance(t, torch.Tensor)))
                     found.append(tuple(repr(sample).encode() for sample in pack.samples))
+            time.sleep(pause_s * ((batch.step or 0) % 3))
             batch.trained(publish=lambda: ("w", None))
     return found
 
@@ -44,9 +47,9 @@ def test_two_runs_over_one_source_give_the_same_bytes(log: Log) -> None:
     made = [rollout(m, [i % 4, 4 + m % 2], group=id_of(i)) for i in range(90) for m in range(2)]
     asyncio.run(log.write(*made))
     runs = []
-    for order in ("arrival", "arrival", "shuffled", "shuffled"):
+    for order, pause_s in (("arrival", 0.0), ("arrival", 0.1), ("shuffled", 0.1), ("shuffled", 0.0)):
         mine = asyncio.run(offline(log, batch_groups=8, buffer_groups=12, order=order, max_passes=2, staleness=ANY))
-        runs.append(packed(mine))
+        runs.append(packed(mine, pause_s))
     assert len(runs[0]) > 2 * 2 * 11
     assert runs[0] == runs[1]
     half = len(runs[0]) // 2

@@ -147,7 +147,8 @@ class BatchReader:
     async def _next(self, wish: Wish, stops: Mapping[int, int]) -> Batch | None:
         intake, size = self._parts.intake, wish.size
         while not self._stopping and not wish.over:
-            while await self._read(0) and not self._enough(size):
+            offline = self._parts.rollouts.offline  # there no turn is read for which there is no need
+            while not (offline and self._enough(size)) and await self._read(0) and not self._enough(size):
                 pass
             behind = await intake.behind(stops)
             if (not behind or self._enough(size)) and (batch := await self._draw(size, least=size)):
@@ -223,8 +224,10 @@ class BatchReader:
         intake.rejected_now.clear()
 
     def _enough(self, size: int) -> bool:
-        """True when memory is full and a batch may be there."""
-        return self._parts.sampler.settled >= size and self._parts.intake.full
+        """True when memory is full and a batch may be there. Offline what is lent counts as told, so that what is read
+        before a draw doesn't depend on how long a step is trained."""
+        lent = sum(len(batch.groups) for batch in self._lending.lent) if self._parts.rollouts.offline else 0
+        return self._parts.sampler.settled >= size and self._parts.intake.is_full(lent)
 
     async def _wake(self) -> None:
         """Let the time of the partitions that hold nothing more go on, so that deadlines pass."""

@@ -4,7 +4,7 @@ Guarantees: events are folded in their order; a completed record by its headers 
 and its value is read when it is asked for, or when another event casts doubt on it: then the group stands as if every
 value had been read when it came. A claimed body is fetched before its event is folded; a record of a policy that was
 never published is bad, decided only after `policy-versions` was read to its end. Memory is bounded: the caller
-stops reading when the intake is `full` and it has what it needs; past twice the budget new payloads aren't kept, and
+stops reading when the intake `is_full` and it has what it needs; past twice the budget new payloads aren't kept, and
 are read again by handle when they are drawn. Leaves out: deciding and writing.
 """
 
@@ -80,10 +80,9 @@ class Intake:
         """Bytes of payloads in memory."""
         return sum(assembly.memory.held for assembly in self.assemblies.values())
 
-    @property
-    def full(self) -> bool:
-        """True when a budget is reached: no more is read than is needed."""
-        groups = sum(len(assembly.groups) for assembly in self.assemblies.values())
+    def is_full(self, lent: int = 0) -> bool:
+        """True when a budget is reached, by more than the groups that are `lent`: no more is read than is needed."""
+        groups = sum(len(assembly.groups) for assembly in self.assemblies.values()) - lent
         return groups >= self.budget.groups or self.payload_bytes >= max(self.budget.payload_bytes, 1)
 
     async def read(self, timeout_ms: int) -> int:
