@@ -104,7 +104,7 @@ def _room(home: str) -> ModuleType:
     try:
         return importlib.import_module(home)
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if (error.name or "").split(".")[0] != "torch":
             raise
         from rolloutlog.contract.errors import MissingExtra
 
