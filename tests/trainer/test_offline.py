@@ -134,6 +134,19 @@ async def test_what_came_after_the_draw_or_the_end_is_not_theirs(log: Log) -> No
     assert (await audit(short.settings)).counts.produced == 3
 
 
+async def test_what_lies_before_the_first_offset_is_not_read(log: Log) -> None:
+    """A group that began before it isn't whole, so it isn't trained; a partition may have nothing at all. A start after
+    a step finds its marks."""
+    await recorded(log, *"abg")
+    places = {name: partition_of(id_of(name), 3) for name in "abg"}
+    assert sorted(places.values()) == [0, 1, 2]
+    mine = await offline(log, begins={places["a"]: 1, places["g"]: 2})
+    assert [(await run_dispatch(mine.settings)).groups for _ in range(2)] == [1, 0]
+    assert {final.group for final in await mine.finals()} == {id_of("b")}
+    counted = await audit(mine.settings)
+    assert (counted.ok, counted.counts.terms["trained"], counted.counts.terms["pending"]) == (True, 2, 1)
+
+
 async def test_nobody_is_asked_again_for_what_is_stale(log: Log) -> None:
     """Members that are too old leave; what nobody can make again is dropped(no-seed)."""
     await log.publish(*(Policy(0, v) for v in range(6)))

@@ -106,7 +106,8 @@ async def open_parts(
     highs = {number: end.high for (_, number), end in known.items()}
     restored = await restore_endings(connection, history, origin.marks, highs, wait_s=HIDDEN_S, passes=rollouts.offline)
     check_first_step(start, history, restored.last_step)
-    lows = {number: 0 if restored.begun else mark.low for number, mark in enumerate(marks)} | {**(start.offsets or {})}
+    marked = {number: 0 if restored.begun else mark.low for number, mark in enumerate(marks)}
+    lows = {number: max(low, rollouts.begins[number]) for number, low in marked.items()} | {**(start.offsets or {})}
     if start.latest:  # what was deleted above a watermark would be skipped
         lows = {number: max(low, known[Topic.ROLLOUTS, number].first) for number, low in lows.items()}
     below = rollouts.begins if rollouts.offline else lows  # a later pass begins there again
