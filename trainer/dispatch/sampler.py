@@ -167,9 +167,9 @@ class Sampler:
 
     def begin_again(self) -> None:
         """Another pass begins: nothing is settled, noted or due."""
-        for known in (self._settled, self._doubtful, self._deadlines, self._timed, self._prefixes, self._withheld):
+        self._settled, self._deadlines, self._steps = SettledGroups(), Deadlines(), []
+        for known in (self._doubtful, self._prefixes, self._withheld):
             known.clear()
-        self._ready, self._steps = SortedList(), []
         self._admission = admission_of(self.dispatch.settings)
 
     def ended(self, groups: Iterable[PendingGroup]) -> None:
