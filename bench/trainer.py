@@ -26,7 +26,6 @@ from bench.record import NOW, SOURCE
 from bench.report import Figure
 from bench.stages import OTHER, Point, staged
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.contract.events import validation
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import policy_published
 from rolloutlog.contract.ids import id_of
@@ -43,10 +42,14 @@ from rolloutlog.trainer.batches import micro_batches, samples, tensors
 from rolloutlog.trainer.batches.tensors import PackedBatch
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
+from rolloutlog.trainer.dispatch.sampler import Sampler
+from rolloutlog.trainer.groups import arrivals
+from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.stream import intake, loading
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
+from rolloutlog.trainer.stream.step_recorder import StepRecorder
 
 NAME, OURS = "trainer", "log to packed tensors"
 MEMBERS, PROMPT, TOKENS, SWITCH = 8, 128, 1_024, 600
@@ -56,10 +59,13 @@ BUDGET, GROUP_BYTES = 8 << 20, 82_000
 STAGES: tuple[Point, ...] = (
     (Tail, "poll", "fetch"),
     (intake, "announced", "headers"),
-    (validation, "digest_of", "digest"),
+    (arrivals, "digest_of", "digest"),
     (loading, "arrivals", "decode, validate"),
     (DispatchPolicy, "decide", "judge"),
-    (GroupStream, "trained", "assemble"),
+    (Assembly, "fold", "assemble"),
+    (Sampler, "settle", "assemble"),
+    (Sampler, "pick", "assemble"),
+    (StepRecorder, "_write_step", "tell"),
     (samples, "samples_of", "pack"),
     (micro_batches, "micro_batches", "pack"),
     (tensors.PackedBatch, "of", "pack"),
