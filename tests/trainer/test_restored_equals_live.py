@@ -36,7 +36,7 @@ from rolloutlog.trainer.groups.rollout_facts import fact_of
 from rolloutlog.trainer.steps.closing import closing_of
 from rolloutlog.trainer.steps.step_events import step_events
 from rolloutlog.trainer.stream.restoring import EndingsFold, known_event
-from rolloutlog.trainer.stream.sound_marks import EndedChunks, SoundMarks, marks_of
+from rolloutlog.trainer.stream.sound_marks import RecalledChunks, SoundMarks, marks_of
 from tests.trainer.desk import ended, rollout
 
 GROUPS, SIZE = 12, 2
@@ -89,7 +89,7 @@ class Trainer:
     def __init__(self, log: RunLog, marks: Watermarks | None, step: int | None = None) -> None:
         self.log = log
         parts = marks_of(marks, 1)
-        at, there, chunks = parts[0].chunk, {event.offset: event for event in log.events}, EndedChunks()
+        at, there, chunks = parts[0].chunk, {event.offset: event for event in log.events}, RecalledChunks()
         while at is not None:
             at = chunks.recall(there[at])
         fold = EndingsFold(log.history, SoundMarks(marks, parts, {0: chunks}), {0: len(log.rollouts)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rolloutlog.contract.errors import RecordsDeleted
@@ -22,7 +22,7 @@ from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.loop.changelog import read_chunks
-from rolloutlog.kafka.read.ends import Ends, Place, ends
+from rolloutlog.kafka.read.ends import Ends, ends
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ BEGINNING = PartitionMarks(low=0, seeds=0, events=0)
 
 
 @dataclass(slots=True)
-class EndedChunks:
+class RecalledChunks:
     """The chunks of one partition: the ids in them, newest first, and where the newest and the oldest lie."""
 
     ids: list[bytes] = field(default_factory=list[bytes])
@@ -61,26 +61,28 @@ class SoundMarks:
 
     said: Watermarks | None
     partitions: tuple[PartitionMarks, ...]
-    chunks: Mapping[int, EndedChunks]
+    chunks: Mapping[int, RecalledChunks]
 
 
 async def sound_marks(
     connection: Connection, known: Iterable[Watermarks], history: History, partitions: int
 ) -> SoundMarks:
     """The newest of those `known`. Raises RecordsDeleted."""
-    foreign, left, there = list[Watermarks](), [*known], await ends(connection, [Topic.GROUP_EVENTS])
+    foreign, left, count = list[Watermarks](), [*known], range(partitions)
+    there = await ends(connection, [Topic.GROUP_EVENTS])
     while (said := newest_live(left, history)) is not None:
         marks = marks_of(said, partitions)
+        reading = (_chunks(connection, there[Topic.GROUP_EVENTS, number], number, marks[number]) for number in count)
+        found = await asyncio.gather(*reading, return_exceptions=True)  # so that none is still read when we go on
         try:
-            chunks = await asyncio.gather(*(_chunks(connection, there, place, marks) for place in range(partitions)))
-            return SoundMarks(said, marks, dict(enumerate(chunks)))
+            return SoundMarks(said, marks, {number: _sound(one) for number, one in enumerate(found)})
         except Rejected as error:
             log.warning("what closes step %d of timeline %d is passed over: %s", said.step, said.timeline, error)
             left = [other for other in left if other is not said]
             foreign.append(said)
-    for number in range(partitions) if foreign else ():
+    for number in count if foreign else ():
         check_event_marks(connection, number, there[Topic.GROUP_EVENTS, number], BEGINNING)
-    return SoundMarks(None, marks_of(None, partitions), {number: EndedChunks() for number in range(partitions)})
+    return SoundMarks(None, marks_of(None, partitions), {number: RecalledChunks() for number in count})
 
 
 def marks_of(marks: Watermarks | None, partitions: int) -> tuple[PartitionMarks, ...]:
@@ -90,16 +92,19 @@ def marks_of(marks: Watermarks | None, partitions: int) -> tuple[PartitionMarks,
     return marks.partitions
 
 
-async def _chunks(
-    connection: Connection, there: Mapping[Place, Ends], number: int, marks: Sequence[PartitionMarks]
-) -> EndedChunks:
+def _sound(found: RecalledChunks | BaseException) -> RecalledChunks:
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+async def _chunks(connection: Connection, end: Ends, number: int, mark: PartitionMarks) -> RecalledChunks:
     """All chunks of a partition. Raises RecordsDeleted, Rejected."""
-    mark, end = marks[number], there[Topic.GROUP_EVENTS, number]
     if mark is not BEGINNING:
         check_event_marks(connection, number, end, mark)
     if mark.chunk is not None and mark.chunk >= end.high:
         raise Rejected(RejectReason.INCONSISTENT, f"group-events/{number} has nothing at {mark.chunk} yet")
-    found = EndedChunks()
+    found = RecalledChunks()
     await read_chunks(connection, Topic.GROUP_EVENTS, number, mark.chunk, found.recall)
     if found.oldest != mark.oldest_chunk:
         raise Rejected(RejectReason.INCONSISTENT, f"group-events/{number} has other chunks than it names")
