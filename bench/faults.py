@@ -14,6 +14,7 @@ import random
 import signal
 import tempfile
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,9 @@ class Reaper:
                 await asyncio.to_thread(self._broker.start, 1)
                 self.kills[name] += 1
             elif pid := next(child.pid for child in children if child.service.name == name):
-                os.kill(pid, signal.SIGKILL)
-                self.kills[name] += 1
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    self.kills[name] += 1
             await asyncio.sleep(self._every_s)
 
 

@@ -101,7 +101,8 @@ class LiveDemo:
         following: list[asyncio.Task[None]] = []
 
         def watch(watched: Watched) -> None:
-            following.append(asyncio.create_task(self._follower.run(lambda: self._look(stop))))
+            following.append(task := asyncio.create_task(self._follower.run(lambda: self._look(stop))))
+            task.add_done_callback(lambda _: stop.set())  # nobody else would see that it has learned
             onlook(watched)
 
         try:
