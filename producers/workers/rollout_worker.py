@@ -108,6 +108,7 @@ class Worker:
         self._stop = stop
         self._freed = asyncio.Event()
         self._left = Counter[SeedLease]()
+        self._last_size = 1
         self._endings: Endings = Counter()
         self._failure: BaseException | None = None
         self._waiting = LoggedWait(logger.warning, after_s=IDLE_S)
@@ -117,9 +118,10 @@ class Worker:
         ending = asyncio.create_task(self._end())
         try:
             while not self._stop.is_set():
-                if (lease := await self._leases.next()) is not None:
+                leases = await self._leases.next_few(self._seeds_that_fit)
+                for lease in leases:
                     self._start(lease)
-                self._log_waiting(lease)
+                self._log_waiting(has_seed=bool(leases))
                 await self._room()
         except BlobUnavailable:
             if not self._stop.is_set():  # else it was waited for, with a seed that others may take
@@ -136,9 +138,14 @@ class Worker:
             raise self._failure
         return self._endings
 
-    def _log_waiting(self, lease: SeedLease | None) -> None:
+    @property
+    def _seeds_that_fit(self) -> int:
+        """How many seeds may start now, if they ask for as many members as the last one: none is taken to lie about."""
+        return max(1, (self._pool.size - len(self._pool)) // self._last_size)
+
+    def _log_waiting(self, *, has_seed: bool) -> None:
         """Log once that there is nothing to do, and why, and when that is over."""
-        if lease is not None or not self._pool.is_empty:
+        if has_seed or not self._pool.is_empty:
             self._waiting.over("a seed came")
         else:
             self._waiting.goes_on(self._leases.lack)
@@ -146,7 +153,7 @@ class Worker:
     def _start(self, lease: SeedLease) -> None:
         """Start the members of a seed as slots get free; they wait in the pool, so that ending this waits for none."""
         wanted = lease.seed.wanted
-        self._left[lease] = len(wanted)
+        self._left[lease] = self._last_size = len(wanted)
         for ask in wanted:
             self._pool.spawn_n(self._member(lease, ask)).add_done_callback(self._settled)
 

@@ -108,27 +108,35 @@ class SeedLeases:
         )
 
     async def next(self) -> SeedLease | None:
-        """The next lease, or None when there was none within half a second. Don't cancel it.
+        """The next lease, or None when there was none within half a second. Raises as `next_few`; don't cancel it."""
+        return next(iter(await self.next_few(1)), None)
+
+    async def next_few(self, most: int) -> list[SeedLease]:
+        """The next leases, of seeds that are here already, taken and committed together; none when there was none
+        within half a second. Don't cancel it.
 
         Raises BrokerUnreachable, and what ended the renewals.
         """
         self._renewing.check()
         self._cancellations.check()
-        offered = await self._queue.next()
-        if offered is None:
-            return None
-        seed = await self._seed_of(offered.event)
-        lease = None if seed is None else SeedLease(seed, offered.event.partition, offered.event.offset)
-        if lease is not None:
-            await self._publish_taken(lease)
-        if not await self._queue.commit(offered):
-            logger.info("seeds/%s went to another worker", offered.event.handle)
-            return None
-        if lease is None or self._is_left(lease.seed):
-            return None
-        self._leases.add(lease)
-        self._cancellations.watch(lease)
-        return lease
+        if (first := await self._queue.next()) is None:
+            return []
+        offered = [first, *await self._queue.more(most - 1)]
+        leases = [await self._lease_of(each.event) for each in offered]
+        await asyncio.gather(*(self._publish_taken(lease) for lease in leases if lease is not None))
+        held: list[SeedLease] = []
+        for lease, each, is_ours in zip(leases, offered, await self._queue.commit_all(offered), strict=True):
+            if not is_ours:
+                logger.info("seeds/%s went to another worker", each.event.handle)
+            elif lease is not None and not self._is_left(lease.seed):
+                self._leases.add(lease)
+                self._cancellations.watch(lease)
+                held.append(lease)
+        return held
+
+    async def _lease_of(self, event: Event) -> SeedLease | None:
+        seed = await self._seed_of(event)
+        return None if seed is None else SeedLease(seed, event.partition, event.offset)
 
     def _is_left(self, seed: Seed) -> bool:
         """A seed that can't be made here is left to its lease, which nobody renews: who has the partition when that has

@@ -131,7 +131,7 @@ def test_a_worker_killed_between_take_and_commit_has_started_nothing(settings: S
             print("taken, not committed", flush=True)
             await asyncio.sleep(3600)
 
-        WorkQueue.commit = hang
+        WorkQueue.commit_all = hang
 
         async def main():
             settings = Settings.model_validate_json({settings.model_dump_json(exclude_unset=True)!r})

@@ -125,12 +125,23 @@ class WorkQueue:
 
         Don't cancel it: aiokafka would count it as running for ever (design/exactly-once#reads).
         """
+        if (offered := await self._offered(timeout_ms)) is None:
+            await self._presence.check()
+        return offered
+
+    async def more(self, most: int) -> list[Offered]:
+        """Up to so many further records that are here already. Don't cancel it."""
+        found: list[Offered] = []
+        while len(found) < most and (offered := await self._offered(0)) is not None:
+            found.append(offered)
+        return found
+
+    async def _offered(self, timeout_ms: int) -> Offered | None:
         while (fetched := await self._fetch(timeout_ms)) is not None:
             place, record = fetched
             offered = Offered(event_of(record, self._connection.names), self._ownerships.of(place))
             if await self._is_wanted(place, offered):
                 return offered
-        await self._presence.check()
         return None
 
     async def _fetch(self, timeout_ms: int) -> tuple[TopicPartition, ConsumerRecord] | None:
@@ -178,15 +189,20 @@ class WorkQueue:
 
     async def commit(self, offered: Offered) -> bool:
         """True if the record is now this member's; false if it may be somebody else's, and must be forgotten."""
-        event = offered.event
-        place = TopicPartition(self._connection.names.topic(self._topic), event.partition)
-        if self._ownerships.of(place) != offered.ownership:
-            return False
-        try:
-            await asyncio.wait_for(self._consumer.commit({place: event.offset + 1}), COMMIT_S)
-        except (KafkaError, TimeoutError):
-            return False
-        return self._ownerships.of(place) == offered.ownership
+        (is_ours,) = await self.commit_all([offered])
+        return is_ours
+
+    async def commit_all(self, offered: Sequence[Offered]) -> list[bool]:
+        """The same of each, in one request; they must be all that were offered since the last commit, in order."""
+        places = [TopicPartition(self._connection.names.topic(self._topic), each.event.partition) for each in offered]
+        kept = [(p, each) for p, each in zip(places, offered, strict=True) if self._ownerships.of(p) == each.ownership]
+        if kept:
+            try:
+                ends = {place: each.event.offset + 1 for place, each in kept}
+                await asyncio.wait_for(self._consumer.commit(ends), COMMIT_S)
+            except (KafkaError, TimeoutError):
+                return [False] * len(offered)
+        return [self._ownerships.of(p) == each.ownership for p, each in zip(places, offered, strict=True)]
 
 
 class Ownerships(ConsumerRebalanceListener):
