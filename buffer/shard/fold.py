@@ -262,7 +262,7 @@ class Fold:
             self.pool.mark(mark, self.next_offsets[Topic.ROLLOUTS])
 
     def _final(self, row: FinalRow) -> Disposition:
-        closed = self.groups.closed.get(row.group)
+        closed = self.groups.closed.find(row.group)
         if closed is not None and closed.final_at is not None:
             return Disposition.DUPLICATE
         self._end(row.group, row.as_of, row.offset, row.reason or TRAINED)

@@ -31,7 +31,7 @@ class Forgetting:
     def rows(self, groups: GroupTable, pool: Pool, at: Mapping[Topic, int]) -> list[EndedRow]:
         """Rows of the groups that can be forgotten now, in the order of their ends; at most a chunk of them."""
         self._wake(groups, pool, at)
-        closed = [(group, known) for group in self.due if (known := groups.closed.get(group)) is not None]
+        closed = [(group, known) for group in self.due if (known := groups.closed.find(group)) is not None]
         over = sorted((_order(known), group) for group, known in closed if self._is_over(group, known, pool, at))
         self.due = {group for _, group in over[CHUNK:]}
         return [EndedRow(group) for _, group in over[:CHUNK]]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from rolloutlog.buffer.group.closed_group import ClosedGroup
+from rolloutlog.buffer.group.closed_groups import ClosedGroups
 from rolloutlog.buffer.group.ended_ids import EndedIds
 from rolloutlog.buffer.group.group import Group
 from rolloutlog.buffer.group.open_group import OpenGroup
@@ -22,7 +23,7 @@ class GroupTable:
 
     partition: int
     opened: dict[str, OpenGroup] = field(default_factory=dict[str, OpenGroup])
-    closed: dict[str, ClosedGroup] = field(default_factory=dict[str, ClosedGroup])
+    closed: ClosedGroups = field(default_factory=ClosedGroups)
     forgotten: EndedIds = field(default_factory=EndedIds)
     changed: set[str] = field(default_factory=set[str], compare=False)
     touched: set[str] = field(default_factory=set[str], compare=False)
@@ -33,11 +34,11 @@ class GroupTable:
 
     def find(self, group: str) -> OpenGroup | ClosedGroup | None:
         """That group, if anything was said of it and it isn't forgotten."""
-        return self.closed.get(group) or self.opened.get(group)
+        return self.opened.get(group) or self.closed.find(group)
 
     def entry(self, group: str) -> OpenGroup | ClosedGroup:
         """That group, which isn't forgotten; open where nothing was said of it yet."""
-        return self.closed.get(group) or self.open(group)
+        return self.opened.get(group) or self.closed.find(group) or self.open(group)
 
     def is_forgotten(self, group: str) -> bool:
         """True for a group of which only the id is here."""
@@ -45,7 +46,7 @@ class GroupTable:
 
     def is_late(self, group: str, offset: int) -> bool:
         """True where what lies there on `rollouts` comes too late for its group."""
-        if (closed := self.closed.get(group)) is not None:
+        if (closed := self.closed.find(group)) is not None:
             return closed.is_late(offset)
         return self.is_forgotten(group)
 
@@ -58,10 +59,10 @@ class GroupTable:
 
     def close(self, group: str, as_of: int, final_at: int | None) -> ClosedGroup:
         """The group has ended, as of there; the lowest counts."""
-        found = self.closed.get(group)
+        found = self.closed.find(group)
         if found is None:
             self.open(group)
-            found = self.closed[group] = ClosedGroup.of(self._take_out(group), as_of)
+            self.closed[group] = found = ClosedGroup.of(self._take_out(group), as_of)
         found.end(as_of, final_at)
         heappush(self.unread, (found.as_of, group))
         return found
@@ -97,7 +98,7 @@ class GroupTable:
         """`rollouts` is read so far."""
         while self.unread and self.unread[0][0] <= next_offset:
             _, group = heappop(self.unread)
-            if (closed := self.closed.get(group)) is not None:
+            if (closed := self.closed.find(group)) is not None:
                 closed.read_to(next_offset)
 
     @property
@@ -128,7 +129,7 @@ class GroupTable:
         """Bring the counts up to date with the groups that changed."""
         for group in self.changed:
             opened = self.opened.get(group)
-            entry = opened or self.closed.get(group)
+            entry = opened or self.closed.find(group)
             if entry is None:
                 continue  # it is forgotten
             if opened is None:
@@ -142,6 +143,7 @@ class GroupTable:
                 self._open_resolved += opened.group.resolved - opened.counted_whole
                 opened.counted_whole = opened.group.resolved
         self.changed.clear()
+        self.closed.put_away()
 
     def recall(self, resolved: int) -> None:
         """Go on from a shard row, which counts groups whose rows are gone as well."""

@@ -105,7 +105,7 @@ class SourceTable(Mapping[int, "SourceRecord"]):
         self._groups: list[str] = []
         self._kin: array[int] = array("i")
         self._flags = bytearray()
-        self._tails = bytearray()
+        self._tails: array[int] = array("B")
         self._starts: array[int] = array("q", [0])
         self.offers: list[Offer] = []
         self.live: list[tuple[int, ...]] = []
@@ -181,7 +181,7 @@ class SourceTable(Mapping[int, "SourceRecord"]):
 
     def tail(self, slot: int) -> bytes:
         """What its row alone says, packed."""
-        return bytes(self._tails[self._starts[slot] : self._starts[slot + 1]])
+        return self._tails[self._starts[slot] : self._starts[slot + 1]].tobytes()
 
     def packed(self, slot: int) -> PackedSource:
         """What a seed says of it, to be kept for later."""
@@ -228,7 +228,7 @@ class SourceTable(Mapping[int, "SourceRecord"]):
         self._flags.append(DEAD * dead | UNHEEDED * (not heeded))
         self.offers.append(offer)
         self.live.append(live)
-        self._tails += packed_row(row)
+        self._tails.frombytes(packed_row(row))
         self._starts.append(len(self._tails))
         self._count += 1
         return slot
@@ -308,7 +308,7 @@ class SourceTable(Mapping[int, "SourceRecord"]):
         self.live = _kept(self.live, kept)
         self._flags = bytearray(compress(self._flags, kept))
         tails = _kept(tails, kept)
-        self._tails, self._starts = bytearray(b"".join(tails)), array("q", [0])
+        self._tails, self._starts = array("B", b"".join(tails)), array("q", [0])
         for tail in tails:
             self._starts.append(self._starts[-1] + len(tail))
         self._base = self._first = 0
