@@ -52,8 +52,8 @@ class Forgetting:
             return self._reads(Topic.ROLLOUTS, closed.as_of, group)
         if not closed.is_past_origin(at[Topic.SEEDS]):
             return closed.origin_at is not None and self._reads(Topic.SEEDS, closed.origin_at + 1, group)
-        if pool.standing(group) is not None:
-            return False  # the pool tells when it isn't any more
+        if pool.holds(group):
+            return False
         if closed.mark is None:
             return True
         source = closed.mark.offset

@@ -33,7 +33,7 @@ class Pool:
     `early` holds marks of records that aren't folded yet, the lowest of which is the first of `awaited`. `live` follows
     every change, of the fold and of what is in flight; `evicted` counts the candidates that weren't kept. `waiting` are
     groups by the source from which they were drawn, which must leave before they can be forgotten; `freed` are those of
-    which it did, or whose own records did.
+    which it did, or a record of their own that `holds` named.
     """
 
     capacity: int
@@ -118,10 +118,10 @@ class Pool:
         if self.limits.is_set:
             self.limits.remove(SourceRecord(sources, slot))
         self.live.remove(slot)
+        if sources.is_watched(slot):
+            self.freed.add(group)
         sources.remove(slot)
         self.freed |= self.waiting.pop(offset, set())
-        if self.standing(group) is None:
-            self.freed.add(group)
         if sources.is_sparse:
             sources.compact()
             self.live.renumber()
@@ -157,9 +157,12 @@ class Pool:
         self.live.look_again(slot)
         return True
 
-    def standing(self, group: str) -> int | None:
-        """Slot of the newest record here that stands in that group, or did."""
-        return next((slot for slot in self.sources.kin(group) if self.sources.is_heeded(slot)), None)
+    def holds(self, group: str) -> bool:
+        """True while a record is here that stands in that group, or did; when the newest leaves, the group is freed."""
+        standing = next((slot for slot in self.sources.kin(group) if self.sources.is_heeded(slot)), None)
+        if standing is not None:
+            self.sources.watch(standing)
+        return standing is not None
 
     def supersede(self, group: str, member: int, attempt: int) -> None:
         """A record of that attempt is on the log: sources of lower ones are dead places."""

@@ -25,7 +25,7 @@ SPARSE = 4
 """One empty slot in so many is too much."""
 NOTHING_TOLD: frozenset[str] = frozenset()
 NOWHERE = -1
-GONE, DEAD, UNHEEDED = 1, 2, 4
+GONE, DEAD, UNHEEDED, WATCHED = 1, 2, 4, 8
 
 
 class Offer(NamedTuple):
@@ -253,6 +253,14 @@ class SourceTable(Mapping[int, "SourceRecord"]):
     def unheed(self, slot: int) -> None:
         """What is said of its group concerns it no more."""
         self._flags[slot] |= UNHEEDED
+
+    def watch(self, slot: int) -> None:
+        """Somebody waits until it leaves."""
+        self._flags[slot] |= WATCHED
+
+    def is_watched(self, slot: int) -> bool:
+        """True where somebody waits until it leaves."""
+        return bool(self._flags[slot] & WATCHED)
 
     def kill(self, slot: int) -> None:
         """It is never drawn from now on."""
