@@ -194,8 +194,13 @@ class MemberRunner:
 
     async def _fail_late(self, slot: Slot, made: AttemptResult) -> str:
         """Its time was over; what it could hand over says what it had sampled until then."""
-        partial = made.error.prefix if isinstance(made.error, Paused) else None
-        return await self._fail(slot, TimeoutError(f"it took more than {self._settings.rollout_s:g} s"), partial)
+        late = TimeoutError(f"it took more than {self._settings.rollout_s:g} s")
+        partial = getattr(made.error, "prefix", None) if issubclass(type(made.error), Paused) else None
+        try:
+            return await self._fail(slot, late, partial)
+        except (InvalidRecord, RecordTooLarge, BlobUnavailable) as error:
+            logger.warning("the prefix of %s can't be published: %s", slot.event_id, line_of(error))
+            return await self._fail(slot, late)
 
     async def _abort(self, slot: Slot, prefix: Trajectory | None) -> str:
         if not self._settings.mix_policies:

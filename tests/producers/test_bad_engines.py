@@ -12,6 +12,7 @@ import pytest
 from rolloutlog.contract.errors import EngineUnavailable, InvalidRecord
 from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.record.sample import Sample
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.service_settings.worker_settings import WorkerSettings
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import EventType, Status
@@ -20,7 +21,8 @@ from rolloutlog.producers.environments.recall import Recall
 from rolloutlog.producers.environments.reversal import Reversal
 from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.producers.workers.checked_engine import CheckedEngine, check_sample
-from rolloutlog.producers.workers.environment import Environment
+from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.environment import Dispatch, Environment, Paused
 from rolloutlog.producers.workers.rollout_worker import Endings, run_worker
 from tests.producers.log import emit, everything, seed_of, until
 from tests.producers.scripted import TOKENIZER
@@ -159,6 +161,23 @@ async def test_a_rollout_that_takes_too_long_has_failed_and_says_what_it_had(set
         (error,) = made[act].trajectory.record["errors"]
         assert error == {"type": "TimeoutError", "message": "it took more than 0.6 s"}
         assert len(made[act].trajectory.token_ids) == tokens
+
+
+class Clinging:
+    """Hands over what is no prefix when its time is over."""
+
+    async def rollout(self, dispatch: Dispatch, engine: Engine | None) -> Trajectory:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            raise Paused("x") from None  # pyright: ignore[reportArgumentType]
+        raise AssertionError
+
+
+@pytest.mark.broker
+async def test_one_that_takes_too_long_and_hands_over_nonsense_has_failed_as_well(settings: Settings) -> None:
+    await emit(settings, seed_of("g", 1))
+    assert await work(worker_of(settings, rollout_s=0.2), Clinging(), None, 1) == {"failed": 1}
 
 
 @pytest.mark.broker
