@@ -39,7 +39,7 @@ def draw_run(folder: RunFolder) -> Path:
             known = [(step, value) for step, value in zip(steps, values, strict=True) if value == value]
             marker = "o" if len(known) < len(values) else None
             axes.plot(*zip(*known, strict=True), label=name, marker=marker, markersize=3)
-        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+        axes.set_ylim(bottom=min(0.0, axes.dataLim.ymin))
         axes.set_title(title)
         axes.set_xlabel("train step")
         if series:
