@@ -26,8 +26,8 @@ from rolloutlog.contract.errors import Starved
 from rolloutlog.contract.settings import Settings
 from rolloutlog.supervisor.live_run import Watched, run_live
 
-LEARNED = 0.93
-"""Held-out reward of each environment at which it ends."""
+LEARNED = 0.9
+"""Held-out reward of each environment above which it ends."""
 SETTINGS = Path(__file__).with_name("demo.toml")
 
 
@@ -74,7 +74,7 @@ class Target:
     def is_reached(self, facts: LoopFacts, rows: list[dict[str, Any]], seconds: float) -> bool:
         """Whether held-out tasks are learned, or the time or the steps are over and answered for."""
         rounds = facts.whole_rounds
-        if rounds and all(mean >= LEARNED for mean in rounds[-1].means.values()):
+        if rounds and all(mean > LEARNED for mean in rounds[-1].means.values()):
             return True
         is_over = self.steps is not None and bool(rows) and rows[-1]["step"] >= self.steps
         is_told = bool(rounds) and (self.steps is None or rounds[-1].step >= self.steps)
