@@ -69,6 +69,7 @@ def run(
 
     again = ["rolloutlog", "run", *flags]
     again += ["--bootstrap-servers", bootstrap_servers] if bootstrap_servers else []
+    again += ["--data-dir", str(data_dir)] if data_dir else []
     again += ["--steps", str(steps)] if steps else []
     try:
         serve(running, lambda report: _print(report, shlex.join(again), as_json), end_s=END_S)
