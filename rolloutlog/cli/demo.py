@@ -43,11 +43,14 @@ def demo(
     recorded: Annotated[bool, typer.Option("--recorded", help="Walk over the recorded run that ships here.")] = False,
     export: Annotated[Path | None, typer.Option("--export", help="Only copy that run to a new folder.")] = None,
     parent: Annotated[Path, typer.Option("--folder", help="Where the demo's own folder is made.")] = Path("runs"),
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="End after so many train steps.")] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", min=1, help="End after so many seconds.")] = 600.0,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="So many train steps at most.")] = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", min=1, help="So many seconds at most.")] = 600.0,
     as_json: AsJson = False,
 ) -> None:
-    """Let a small policy learn two tasks from nothing, over a live loop on a Kafka of its own, and watch it."""
+    """Let a small policy learn two tasks from nothing, over a live loop on a Kafka of its own, and watch it.
+
+    It ends once held-out tasks are learned, and says how the run goes on.
+    """
     if export is not None:
         _export(export)
     elif recorded:

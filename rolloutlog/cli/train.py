@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rolloutlog.cli.groups import Step
 from rolloutlog.cli.metrics_port import Metrics, exposed
 from rolloutlog.cli.options import AsJson, with_settings
 from rolloutlog.cli.screen.output import line, note, number_of, print_json
@@ -45,7 +44,7 @@ def run(
         str | None,
         typer.Option("--resume", metavar="checkpoint|T:V", help="Go back: what was trained since becomes void."),
     ] = None,
-    step: Step = None,
+    step: Annotated[int | None, typer.Option("--step", min=1, help="With --no-model: train step to judge for.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="End after so many steps.")] = None,
     to_step: Annotated[
         int | None, typer.Option("--to-step", min=1, help="With a model: end after that train step.")

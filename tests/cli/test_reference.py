@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+from rich.text import Text
 
 from rolloutlog.buffer.index.skip import Skip
+from rolloutlog.cli.main import app
 from rolloutlog.cli.reference.__main__ import FOLDER, PAGES, differences, write
 from rolloutlog.cli.reference.markdown import table
 from rolloutlog.contract import errors
@@ -88,3 +93,18 @@ def test_the_reference_lists_only_what_code_writes() -> None:
     files = {path for room in rooms for path in room.rglob("*.py") if path.name not in TELLING}
     text = "\n".join(re.sub(r"\bSkip\.\w+: ", "", path.read_text()) for path in files)
     assert [str(word) for words in WORDS for word in words if f"{words.__name__}.{word.name}" not in text] == []
+
+
+def helps(command: Any) -> Iterator[str]:
+    """Every text that `--help` shows, of a command and those below it."""
+    yield from (text for said in (command, *command.params) if (text := getattr(said, "help", None)))
+    for inner in getattr(command, "commands", {}).values():
+        yield from helps(inner)
+
+
+def test_no_word_of_a_help_is_taken_for_markup() -> None:
+    """In a help `[loop]` would be a style, and the word be gone."""
+    texts = list(helps(typer.main.get_command(app)))
+    assert len(texts) > 100
+    assert [text for text in texts if Text.from_markup(text).plain != text] == []
+    assert Text.from_markup("as `[loop]` says").plain == "as `` says"

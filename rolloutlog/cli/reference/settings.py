@@ -6,6 +6,7 @@ union holds has a part of its own. Leaves out: combinations that are refused, wh
 
 from __future__ import annotations
 
+import inspect
 import json
 import types
 import typing
@@ -90,7 +91,8 @@ def _change(name: str) -> str:
 
 def _part(model: Model) -> tuple[str, str, str]:
     rows = [(md.code(n), _type(f.annotation), _default(f), f.description) for n, f in _fields(model)]
-    return f"## {model.__name__}", str(model.__doc__), md.table(("key", "type", "default", "means"), rows)
+    told = inspect.cleandoc(str(model.__doc__))
+    return f"## {model.__name__}", told, md.table(("key", "type", "default", "means"), rows)
 
 
 def _fields(model: Model, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
