@@ -43,7 +43,7 @@ def run(
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="End after so many more train steps.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start broker, feeders, workers, buffer and trainer as the settings' `loop` says; watch them, end them in order."""
+    """Start broker, feeders, workers, buffer, trainer as the settings' `loop` says; watch them, end them in order."""
     from rolloutlog.supervisor.live_run import run_live
     from rolloutlog.trainer.training.run_folder import RunFolder
 
