@@ -9,6 +9,7 @@ import pytest
 from rolloutlog.consumers.audit.mask_check import check_masks
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.record.truncation import is_cut
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.vocabulary import DropReason, Verdict
@@ -46,6 +47,13 @@ def cut(member: int, *, size: int = 3, group: str = "g", version: int = 4, **fac
 def test_what_counts_as_cut(facts: dict[str, Any], expected: bool) -> None:
     """A limit of turns cuts no answer, and what a task says is not of the answer (design/record#truncated)."""
     assert is_cut(cut(0, **facts).trajectory) is expected
+
+
+@pytest.mark.parametrize("text", [rb'"is_truncate\u0064": true', rb'"stop_condition": "\u006cength"'])
+def test_letters_may_be_written_as_escapes(text: bytes) -> None:
+    sound = cut(0, stop_condition="stop").trajectory
+    columns = {name: getattr(sound, name) for name in ("token_ids", "logprobs", "mask", "segments", "nodes")}
+    assert is_cut(Trajectory(record_text=b'{"reward": 0.0, "nodes": [{}], ' + text + b"}", **columns))
 
 
 def verdicts(group: DrawnGroup) -> list[tuple[int, Verdict, int]]:

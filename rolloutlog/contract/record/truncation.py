@@ -15,7 +15,10 @@ LIMITS = (
     "length", "max_tokens", "truncated", "context_length", "max_input_tokens", "max_output_tokens", "max_total_tokens",
 )  # fmt: skip
 """Stop conditions that are limits of tokens."""
-_MAY_SAY = re.compile(rb'"(?:is_truncated"\s*:\s*true|stop_condition"\s*:\s*"(?:' + "|".join(LIMITS).encode() + rb')")')
+_MAY_SAY = re.compile(
+    rb'"is_truncated"\s*:\s*true|"stop_condition"\s*:\s*"(?:' + "|".join(LIMITS).encode() + rb')"|\\u'
+)
+"""An escape may be any letter."""
 
 
 def is_cut(trajectory: Trajectory) -> bool:
