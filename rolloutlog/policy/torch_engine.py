@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from rolloutlog.contract.errors import NotOpen, RolloutlogError, SettingsError
+from rolloutlog.contract.errors import EngineFailed, NotOpen, RolloutlogError, SettingsError
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import ABORT, Sample
 from rolloutlog.policy.decoding import FAILED, LENGTH, DecodedRow, Decoder
@@ -31,10 +31,6 @@ from rolloutlog.policy.engine_options import OnSwap
 from rolloutlog.policy.tokenizer import CharTokenizer
 from rolloutlog.policy.transformer import CausalTransformer
 from rolloutlog.policy.weights import load_weights
-
-
-class EngineFailed(RolloutlogError):
-    """The engine's odds aren't numbers, or it was closed while it sampled."""
 
 
 @dataclass(slots=True, eq=False)

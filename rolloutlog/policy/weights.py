@@ -22,19 +22,9 @@ from fsspec import AbstractFileSystem, url_to_fs
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from rolloutlog.contract.errors import RolloutlogError
+from rolloutlog.contract.errors import WeightsUnusable, WeightsUnwritten
 from rolloutlog.contract.policies import Policy
 from rolloutlog.policy.transformer import CausalTransformer, ModelShape
-
-
-class WeightsUnusable(RolloutlogError):
-    """Weights that are missing, cut short, of another digest, or of another model."""
-
-
-class WeightsUnwritten(RolloutlogError):
-    """Weights couldn't be written, since a disk is full or a store is away: nothing of them was published."""
-
-    default_hint = "check the place of `training.weights`, its rights, and the room on its disk"
 
 
 class SavedWeights(NamedTuple):

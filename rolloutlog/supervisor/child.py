@@ -12,7 +12,7 @@ from collections import deque
 from pathlib import Path
 
 from rolloutlog.broker.lifetime import OwnedProcess
-from rolloutlog.contract.errors import RolloutlogError
+from rolloutlog.contract.errors import ServiceFailed
 from rolloutlog.supervisor.services import Service
 
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
@@ -22,13 +22,6 @@ MISUSED, UNREACHABLE = 2, 3
 """Exit codes of settings that can't work, which won't the next time either, and of a broker that is away, which is no
 fault of the service: however often, it is tried again."""
 TAIL_BYTES = 4096
-
-
-class ServiceFailed(RolloutlogError):
-    """A service of `rolloutlog run` died too often, or can't run with these settings; the others ended in order."""
-
-    exit_code = 4
-    default_hint = "its log says why; `rolloutlog run` goes on from there once it is mended"
 
 
 class Child:

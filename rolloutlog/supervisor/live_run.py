@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.broker.process.data_folder import default_data_dir
-from rolloutlog.contract.errors import BrokerFailed, PathUnusable
+from rolloutlog.contract.errors import BrokerFailed, PathUnusable, ServiceFailed
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.client.admin import create_topics
@@ -25,7 +25,6 @@ from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.settings_sources import address_of
-from rolloutlog.supervisor.child import ServiceFailed
 from rolloutlog.supervisor.services import services_of
 from rolloutlog.supervisor.supervision import Supervision
 

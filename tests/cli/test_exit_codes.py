@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 
 from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.cli.exit_code import EXTRA_OF
 from rolloutlog.producers.importing.demo_records import demo_run
 
 SCRIPT = Path(sys.executable).with_name("rolloutlog")
@@ -212,3 +215,9 @@ def test_a_broken_stderr_exits_141(tmp_path: Path) -> None:
     command = f"({SCRIPT} audit --nope 2>&1 >/dev/null; echo $? >code) | sleep 0"
     subprocess.run(["bash", "-c", command], cwd=tmp_path, check=False, timeout=60)
     assert (tmp_path / "code").read_text().strip() == "141"
+
+
+def test_whatever_an_extra_brings_is_told_by_its_name_where_it_is_missing() -> None:
+    said = (re.match(r"(\w+)[^;]*; extra == ['\"](\w+)['\"]", line) for line in requires("rolloutlog") or [])
+    brought = {(match[1], match[2]) for match in said if match and match[2] not in ("all", "testing")}
+    assert brought == set(EXTRA_OF.items())

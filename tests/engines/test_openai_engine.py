@@ -14,11 +14,11 @@ pytest.importorskip("torch")
 pytest.importorskip("openai")
 pytest.importorskip("aiohttp")
 
-from rolloutlog.contract.errors import EngineUnavailable, InvalidRecord, SettingsError
+from rolloutlog.contract.errors import EngineUnavailable, InvalidRecord, SettingsError, UpdateRefused
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import Sample
 from rolloutlog.producers.engines.installed_openai import openai_engine
-from rolloutlog.producers.engines.openai_engine import OpenAIEngine, UpdateRefused
+from rolloutlog.producers.engines.openai_engine import OpenAIEngine
 from rolloutlog.producers.workers.engine import Updatable
 from rolloutlog.producers.workers.engine_table import engine_named
 from tests.engines.completions_server import TOKEN_S, CompletionsServer, serving

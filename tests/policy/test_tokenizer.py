@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.policy.tokenizer import CharTokenizer, UnknownCharacter
+from rolloutlog.contract.errors import UnknownCharacter
+from rolloutlog.policy.tokenizer import CharTokenizer
 
 LETTERS = "abc =?"
 

@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from rolloutlog.contract.errors import NotOpen, SettingsError
+from rolloutlog.contract.errors import EngineFailed, NotOpen, SettingsError, WeightsUnusable
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import Sample
-from rolloutlog.policy.torch_engine import EngineFailed, OnSwap, TorchEngine
-from rolloutlog.policy.weights import WeightsUnusable, save_weights
+from rolloutlog.policy.torch_engine import OnSwap, TorchEngine
+from rolloutlog.policy.weights import save_weights
 from tests.policy.small import SHAPE, TOKENIZER, engine, logprobs_of, model, saved
 
 PROMPT = [1, 2, 3, TOKENIZER.end + -1]

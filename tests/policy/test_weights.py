@@ -10,16 +10,10 @@ pytest.importorskip("torch")
 
 import torch
 
+from rolloutlog.contract.errors import WeightsUnusable, WeightsUnwritten
 from rolloutlog.contract.policies import Policy
 from rolloutlog.policy.transformer import CausalTransformer, ModelShape
-from rolloutlog.policy.weights import (
-    WeightsUnusable,
-    WeightsUnwritten,
-    load_weights,
-    model_of,
-    put_weights,
-    save_weights,
-)
+from rolloutlog.policy.weights import load_weights, model_of, put_weights, save_weights
 from tests.policy.small import SHAPE, model, saved
 
 

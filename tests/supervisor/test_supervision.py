@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rolloutlog.contract.errors import ServiceFailed
 from rolloutlog.supervisor import supervision as watching
-from rolloutlog.supervisor.child import ServiceFailed
 from rolloutlog.supervisor.services import Service, ServiceRole
 from rolloutlog.supervisor.supervision import Supervision
 

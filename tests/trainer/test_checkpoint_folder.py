@@ -15,11 +15,10 @@ pytest.importorskip("torch")
 import torch
 
 from rolloutlog import CheckpointFolder
-from rolloutlog.contract.errors import NotFound, PathUnusable, RunMismatch, SettingsError
+from rolloutlog.contract.errors import CheckpointUnusable, NotFound, PathUnusable, RunMismatch, SettingsError
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
-from rolloutlog.trainer.loop.state_file import CheckpointUnusable
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.loop.training_batch import TrainingBatch
 from rolloutlog.trainer.stream.group_stream import GroupStream

@@ -15,15 +15,14 @@ pytest.importorskip("torch")
 
 import torch
 
-from rolloutlog.contract.errors import RolloutlogError, SettingsError
+from rolloutlog.contract.errors import RolloutlogError, SettingsError, TrainingDiverged, WeightsUnwritten
 from rolloutlog.contract.events.policy_versions import PublishedPolicy
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import RunKind
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
-from rolloutlog.policy.weights import WeightsUnwritten, load_weights
+from rolloutlog.policy.weights import load_weights
 from rolloutlog.trainer.loop.state_file import read_state
-from rolloutlog.trainer.training.model_step import TrainingDiverged
 from rolloutlog.trainer.training.model_training import TrainingReport, run_training
 from rolloutlog.trainer.training.run_folder import RunFolder
 from tests.trainer.log import Log

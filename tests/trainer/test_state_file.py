@@ -16,9 +16,9 @@ pytest.importorskip("torch")
 
 import torch
 
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.errors import CheckpointUnusable, SettingsError
 from rolloutlog.trainer.loop.rng_states import put_rng_states, rng_states
-from rolloutlog.trainer.loop.state_file import CheckpointUnusable, read_state, write_state
+from rolloutlog.trainer.loop.state_file import read_state, write_state
 
 KEYS = st.text(max_size=4) | st.integers(-3, 3)
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4)

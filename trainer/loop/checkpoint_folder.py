@@ -29,13 +29,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
 from urllib.parse import quote, unquote
 
-from rolloutlog.contract.errors import NotFound, PathUnusable, RunMismatch, SettingsError
+from rolloutlog.contract.errors import CheckpointUnusable, NotFound, PathUnusable, RunMismatch, SettingsError
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.events.watermarks import newest_live
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.trainer.loop.job_ranks import Alone, JobRanks
 from rolloutlog.trainer.loop.rng_states import put_rng_states, rng_states
-from rolloutlog.trainer.loop.state_file import CheckpointUnusable, read_state, write_state
+from rolloutlog.trainer.loop.state_file import read_state, write_state
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.loop.training_batch import Saved, SavedFile
 from rolloutlog.trainer.stream.group_stream import GroupStream

@@ -13,15 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
-from rolloutlog.contract.errors import RolloutlogError
+from rolloutlog.contract.errors import RanksDisagree
 
 T = TypeVar("T")
-
-
-class RanksDisagree(RolloutlogError):
-    """JobRanks of one job are at different steps, or one of them has failed."""
-
-    default_hint = "all ranks draw, train and tell the same batches in the same order; start the job again"
 
 
 class JobRanks(Protocol):

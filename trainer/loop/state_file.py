@@ -17,15 +17,9 @@ import safetensors
 import safetensors.torch
 import torch
 
-from rolloutlog.contract.errors import RolloutlogError, SettingsError
+from rolloutlog.contract.errors import CheckpointUnusable, SettingsError
 
 PLAIN = (str, int, float, bool, type(None))
-
-
-class CheckpointUnusable(RolloutlogError):
-    """A checkpoint that the log names is missing, damaged, or none of ours."""
-
-    exit_code = 4
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from rolloutlog.contract.errors import RanksDisagree
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
@@ -27,7 +28,7 @@ from rolloutlog.kafka.client.loop_thread import LoopThread
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.groups.filters import GroupFilter
-from rolloutlog.trainer.loop.job_ranks import JobRanks, RanksDisagree, ranks_of_job
+from rolloutlog.trainer.loop.job_ranks import JobRanks, ranks_of_job
 from rolloutlog.trainer.loop.training_batch import Saved, TrainingBatch
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator

@@ -14,20 +14,13 @@ from typing import Self, cast
 
 import torch
 
-from rolloutlog.contract.errors import RolloutlogError
+from rolloutlog.contract.errors import TrainingDiverged
 from rolloutlog.contract.service_settings.training_settings import LossSettings
 from rolloutlog.contract.settings import Settings
 from rolloutlog.trainer.batches.losses import Clip, Denominators, SequenceMean, TokenMean, policy_loss
 from rolloutlog.trainer.batches.mismatch import Mismatch
 from rolloutlog.trainer.batches.tensors import PackedBatch
 from rolloutlog.trainer.training.model_choice import PackModel, rate_at
-
-
-class TrainingDiverged(RolloutlogError):
-    """A loss or a gradient is no number. Nothing of the step was published, and its groups aren't trained."""
-
-    exit_code = 4
-    default_hint = "lower `optimizer.lr`, or go back with `train run --resume checkpoint`"
 
 
 @dataclass(slots=True, frozen=True)

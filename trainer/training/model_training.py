@@ -19,14 +19,13 @@ from dataclasses import dataclass
 
 import torch
 
-from rolloutlog.contract.errors import Fenced, SettingsError
+from rolloutlog.contract.errors import CheckpointUnusable, Fenced, SettingsError
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.policy.weights import SavedWeights, load_weights, put_weights, save_weights
 from rolloutlog.trainer.batches.advantages import Estimator
 from rolloutlog.trainer.loop.checkpoint_folder import CheckpointFolder
-from rolloutlog.trainer.loop.state_file import CheckpointUnusable
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.loop.training_batch import SavedFile, TrainingBatch
 from rolloutlog.trainer.steps.step_report import StepReport
