@@ -176,6 +176,9 @@ def test_parts_that_the_file_lacks_are_named(log: Log, tmp_path: Path) -> None:
     more = CheckpointFolder(tmp_path, model=job.model, optimizer=job.optimizer, schedule=job.optimizer)
     with job.open() as stream, pytest.raises(SettingsError, match="schedule is only in"):
         more.load(stream)
+    wider = CheckpointFolder(tmp_path, model=torch.nn.Linear(2, 1, bias=False), optimizer=job.optimizer)
+    with job.open() as stream, pytest.raises(SettingsError, match="model of the checkpoint .* isn't like the one here"):
+        wider.load(stream)
     with pytest.raises(SettingsError, match="keep=0"):
         CheckpointFolder(tmp_path, keep=0)
     with pytest.raises(SettingsError, match="called rng"):

@@ -33,6 +33,7 @@ from rolloutlog.contract.errors import CheckpointUnusable, NotFound, PathUnusabl
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.events.watermarks import newest_live
 from rolloutlog.contract.policies import History, Policy
+from rolloutlog.contract.wire.refusal import text_of
 from rolloutlog.trainer.loop.job_ranks import Alone, JobRanks
 from rolloutlog.trainer.loop.rng_states import put_rng_states, rng_states
 from rolloutlog.trainer.loop.state_file import read_state, write_state
@@ -120,7 +121,7 @@ class CheckpointFolder:
         """Put the checkpoint that the stream goes on from into the parts, on every rank, and its random numbers, if
         this rank had any then; False where it goes on from none.
 
-        Raises CheckpointUnusable, RunMismatch, SettingsError where it holds other parts.
+        Raises CheckpointUnusable, RunMismatch, SettingsError where it holds other parts, or of other sizes.
         """
         saved, run = stream.resumed, stream.state_dict()["run"]
         if saved is not None:
@@ -129,8 +130,8 @@ class CheckpointFolder:
 
     def load_part(self, name: str, run: str, saved: SavedCheckpoint) -> None:
         """Put one part of a checkpoint, sound and under its name, into that of ours; for who goes on from elsewhere.
-        Raises CheckpointUnusable, RunMismatch."""
-        self._parts[name].load_state_dict(self._read(saved, run)[name])
+        Raises as `load`."""
+        self._put(name, self._read(saved, run), saved)
 
     def choose(self, run: str, known: Collection[SavedCheckpoint], history: History) -> Policy | None:
         """The checkpoint from which a start goes on, whose file is there and sound, under its name; None where no live
@@ -158,10 +159,19 @@ class CheckpointFolder:
         state = self._read(saved, run)
         if missing := self._parts.keys() ^ (state.keys() - {"stream", "rng"}):
             raise SettingsError(f"{min(missing)} is only in the checkpoint {saved.uri}, or only here", "give all parts")
-        for name, part in self._parts.items():
-            part.load_state_dict(state[name])
+        for name in self._parts:
+            self._put(name, state, saved)
         if rank < len(state["rng"]):
             put_rng_states(state["rng"][rank])
+
+    def _put(self, name: str, state: dict[str, Any], saved: SavedCheckpoint) -> None:
+        try:
+            self._parts[name].load_state_dict(state[name])
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:  # as torch says that they differ
+            raise SettingsError(
+                f"{name} of the checkpoint {saved.uri} isn't like the one here: {text_of(error)}",
+                "give the parts that it was saved of, of the same sizes",
+            ) from error
 
     def _read(self, saved: SavedCheckpoint, run: str) -> dict[str, Any]:
         state = read_state(self._finish(saved, run))

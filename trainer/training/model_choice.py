@@ -31,8 +31,22 @@ class PackModel(Protocol):
 
 
 def chosen_model(settings: Settings) -> torch.nn.Module:
-    """A model with its first weights. Raises SettingsError."""
+    """A model with its first weights, where it is trained. Raises SettingsError."""
     torch.random.manual_seed(settings.training.seed)  # pyright: ignore[reportUnknownMemberType]
+    device = settings.training.device
+    try:
+        model = _made(settings).to(device)
+        whole = next(model.parameters(), torch.empty(0)).device.type != "meta"
+    except (RuntimeError, ValueError, AssertionError, NotImplementedError) as error:  # as torch says it
+        raise SettingsError(
+            f"the model can't be made on {device!r}: {text_of(error)}", "see `model`, and `training.device`"
+        ) from error
+    if not whole:
+        raise SettingsError("the model is on the device meta, which holds no numbers", "see `training.device`")
+    return model
+
+
+def _made(settings: Settings) -> torch.nn.Module:
     if isinstance(settings.model, OwnModel):
         return _own(settings.model)
     return CausalTransformer(shape_of(settings.model, str(settings.worker.engine.get("letters", LETTERS))))

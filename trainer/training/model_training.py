@@ -31,6 +31,7 @@ from rolloutlog.trainer.loop.training_batch import SavedFile, TrainingBatch
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.training.beginning import Beginning, Resume, read_beginning
+from rolloutlog.trainer.training.kept_optimizer import KeptOptimizer
 from rolloutlog.trainer.training.model_choice import chosen_model, chosen_optimizer
 from rolloutlog.trainer.training.model_step import ModelStep, StepNumbers
 from rolloutlog.trainer.training.run_folder import RunFolder, writing
@@ -92,7 +93,7 @@ class ModelTraining:
         if settings.training.threads is not None:
             torch.set_num_threads(settings.training.threads)
         self._folder.open()
-        model = chosen_model(settings).to(settings.training.device)
+        model = chosen_model(settings)
         stepping = ModelStep(model, chosen_optimizer(settings.optimizer, model), settings)
         checkpoints = self._checkpoints(stepping)
         began = asyncio.run(read_beginning(settings, self._resume))
@@ -111,7 +112,7 @@ class ModelTraining:
             keep=self._settings.training.keep_checkpoints,
             publish=lambda policy: self._save(stepping.model, policy),
             model=stepping.model,
-            optimizer=stepping.optimizer,
+            optimizer=KeptOptimizer(stepping.optimizer),
         )
 
     def _start(self, began: Beginning, model: torch.nn.Module, checkpoints: CheckpointFolder) -> Start:
@@ -151,7 +152,7 @@ class ModelTraining:
             return "as it is at first"
         try:
             checkpoints.load_part("optimizer", self._settings.run_id, saved)
-        except CheckpointUnusable as error:
+        except (CheckpointUnusable, SettingsError) as error:
             return f"as it is at first, since {error.message}"
         return f"as it was after step {saved.step}"
 
