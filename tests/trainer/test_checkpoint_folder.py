@@ -177,7 +177,7 @@ def test_parts_that_the_file_lacks_are_named(log: Log, tmp_path: Path) -> None:
     with job.open() as stream, pytest.raises(SettingsError, match="schedule is only in"):
         more.load(stream)
     wider = CheckpointFolder(tmp_path, model=torch.nn.Linear(2, 1, bias=False), optimizer=job.optimizer)
-    with job.open() as stream, pytest.raises(SettingsError, match="model of the checkpoint .* isn't like the one here"):
+    with job.open() as stream, pytest.raises(SettingsError, match="isn't like the one here: Error"):
         wider.load(stream)
     with pytest.raises(SettingsError, match="keep=0"):
         CheckpointFolder(tmp_path, keep=0)
