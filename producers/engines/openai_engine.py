@@ -126,6 +126,8 @@ class OpenAIEngine:
         except Exception as error:  # whatever the transport raises
             if not answer:
                 raise _typed(error) from error
+        if not answer:  # or who goes on with what was aborted would ask for ever
+            raise EngineUnavailable("the server ended its stream without a token")
         return ABORT
 
     @asynccontextmanager

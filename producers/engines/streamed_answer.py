@@ -17,6 +17,7 @@ from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import Sample
 from rolloutlog.contract.record.segments import Segment
 from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.refusal import refusing
 
 AS_ID = "token_id:"
 """How a server names a token by its id where it is asked to."""
@@ -52,8 +53,9 @@ class StreamedAnswer:
         self._text += choice.text
 
     def sample(self, stop: str) -> Sample:
-        """As an engine answers."""
-        ids, logprobs = np.array(self.ids, np.int32), np.array(self._logprobs, np.float32)
+        """As an engine answers. Raises InvalidRecord where an id or a log-prob is no such number."""
+        with refusing():
+            ids, logprobs = np.array(self.ids, np.int32), np.array(self._logprobs, np.float32)
         return Sample(ids, logprobs, self._segments, self._text, stop)
 
 

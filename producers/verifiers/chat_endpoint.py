@@ -3,8 +3,9 @@
 
 Guarantees: the engine is given the token ids that it sampled before, never text that is rendered again; what was
 sampled is kept per session with ids, log-probs and segments, until it is taken; what the engine raised is kept as well,
-since a harness sees a status alone. An answer that was stopped for other weights goes on where it was. Leaves out:
-tools and streams, which are refused; the graph (`trace_nodes`).
+since a harness sees a status alone. An answer that was stopped for other weights goes on where it was; where the budget
+is spent it is empty, and the engine isn't asked. Nothing is kept of a trace that wasn't begun, or was taken. Leaves
+out: tools and streams, which are refused; the graph (`trace_nodes`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from rolloutlog.producers.workers.engine import Engine
 SESSION_HEADER = "X-Session-ID"
 """By which `verifiers` says the trace that a request is of."""
 UNAVAILABLE, BAD = 503, 400
+LENGTH = "length"
+REST_S = 0.05
+"""After a stop that left no token, so that an engine which does nothing else isn't asked without end at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +52,7 @@ class ChatTurn:
 class ChatSession:
     """The turns of one trace, how many new tokens it may have, and what the engine raised."""
 
+    budget: int | None = None
     turns: list[ChatTurn] = field(default_factory=list[ChatTurn])
     error: BaseException | None = None
 
@@ -56,6 +61,11 @@ class ChatSession:
         """New tokens so far."""
         return sum(len(turn.sample.token_ids) for turn in self.turns)
 
+    def limit(self, asked: int | None) -> int | None:
+        """New tokens that an answer may have for which so many are asked; None: any number."""
+        left = None if self.budget is None else max(0, self.budget - self.sampled)
+        return min((number for number in (asked, left) if number is not None), default=None)
+
 
 class ChatEndpoint:
     """`async with ChatEndpoint(engine) as endpoint`, at `endpoint.url`."""
@@ -63,7 +73,6 @@ class ChatEndpoint:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._sessions: dict[str, ChatSession] = {}
-        self._budgets: dict[str, int] = {}
         self._secret = secrets.token_hex(16)
         app = web.Application()
         app.router.add_post(f"/{self._secret}/v1/chat/completions", self._complete)
@@ -84,24 +93,22 @@ class ChatEndpoint:
 
     def begin(self, session: str, budget: int | None) -> None:
         """A trace of that name may ask, for so many new tokens in all."""
-        self._sessions[session] = ChatSession()
-        if budget is not None:
-            self._budgets[session] = budget
+        self._sessions[session] = ChatSession(budget)
 
     def take(self, session: str) -> ChatSession:
         """What a session came to, which is forgotten here."""
-        self._budgets.pop(session, None)
         return self._sessions.pop(session, ChatSession())
 
     async def _complete(self, request: web.Request) -> web.Response:
         asked: dict[str, Any] = await request.json()
-        session = self._sessions.setdefault(request.headers.get(SESSION_HEADER, ""), ChatSession())
+        session = self._sessions.get(request.headers.get(SESSION_HEADER, ""))
+        if session is None:  # such as one that was taken, whose harness tries again
+            return _refusal(BAD, "no trace of that name is under way")
         if asked.get("tools") or asked.get("stream"):
             return _refusal(BAD, "this endpoint has no tools and no streams")
-        budget = self._budgets.get(request.headers.get(SESSION_HEADER, ""))
-        limits = [asked.get("max_completion_tokens") or asked.get("max_tokens"), budget and budget - session.sampled]
+        limit = session.limit(asked.get("max_completion_tokens") or asked.get("max_tokens") or None)
         try:
-            turn = await self._answered(session, asked["messages"], min((n for n in limits if n), default=None))
+            turn = await self._answered(session, asked["messages"], limit)
         except (Exception, SystemExit) as error:  # noqa: BLE001  (an engine is foreign code)
             session.error = session.error or error
             return _refusal(UNAVAILABLE, line_of(error))
@@ -120,12 +127,14 @@ class ChatEndpoint:
 
     async def _sampled(self, ids: list[int], limit: int | None) -> Sample:
         """An answer, gone on with as often as it is stopped for other weights."""
+        if limit == 0:
+            return Sample(np.empty(0, np.int32), np.empty(0, np.float32), [], "", LENGTH)
         sample = await self._engine.sample(ids, max_tokens=limit)
         while sample.stop == ABORT and (limit is None or len(sample.token_ids) < limit):
             left = None if limit is None else limit - len(sample.token_ids)
             rest = await self._engine.sample([*ids, *sample.token_ids.tolist()], max_tokens=left)
             sample = _joined(sample, rest)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0 if len(rest.token_ids) else REST_S)
         return sample
 
 
@@ -164,7 +173,7 @@ def _completion(asked: dict[str, Any], turn: ChatTurn) -> dict[str, Any]:
         "created": 0,
         "model": asked.get("model") or "policy",
         "choices": [
-            {"index": 0, "message": message, "finish_reason": "length" if turn.sample.stop == "length" else "stop"}
+            {"index": 0, "message": message, "finish_reason": LENGTH if turn.sample.stop == LENGTH else "stop"}
         ],
         "usage": {"prompt_tokens": read, "completion_tokens": said, "total_tokens": read + said},
     }

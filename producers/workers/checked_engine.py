@@ -2,15 +2,16 @@
 at (design/live-loop#updates).
 
 Guarantees: an answer begins with the policy that was current when it was asked for, where the engine takes weights; one
-that takes too long is cancelled and costs an EngineUnavailable, and one that can't be is an InvalidRecord, before an
-environment works with it. Leaves out: loading weights (`weight_updates`), and whether a policy was published, which is
-asked once for the whole record (`member_runner`).
+that takes too long, or a rendering that does, is cancelled and costs an EngineUnavailable, and an answer that can't be
+is an InvalidRecord, before an environment works with it. Leaves out: loading weights (`weight_updates`), and whether a
+policy was published, which is asked once for the whole record (`member_runner`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -35,23 +36,30 @@ class CheckedEngine:
         return getattr(self._engine, name)
 
     async def render(self, messages: Sequence[dict[str, Any]]) -> list[int]:
-        """Token ids of a conversation up to where the model speaks next."""
-        return await self._engine.render(messages)
+        """Token ids of a conversation up to where the model speaks next. Raises EngineUnavailable."""
+        async with self._in_time():
+            return await self._engine.render(messages)
 
     async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int | None = None) -> Sample:
         """Go on from these token ids. Raises EngineUnavailable."""
         if self._updates is not None:
             await self._updates.current()
+        async with self._in_time():
+            sample = await self._engine.sample(prompt_ids, max_tokens=max_tokens)
+        check_sample(sample, getattr(self._engine, "vocabulary", None))
+        return sample
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncGenerator[None]:
+        """Raises EngineUnavailable where it takes too long; a TimeoutError of the engine's own is that."""
         limit = asyncio.timeout(self._settings.sample_s)
         try:
             async with limit:
-                sample = await self._engine.sample(prompt_ids, max_tokens=max_tokens)
+                yield
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise EngineUnavailable(f"the engine didn't answer within {self._settings.sample_s:g} s") from error
-        check_sample(sample, getattr(self._engine, "vocabulary", None))
-        return sample
 
 
 def check_sample(sample: Sample, vocabulary: object) -> None:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 from rolloutlog.broker.lifetime import OwnedProcess
 from rolloutlog.contract.errors import ServiceFailed
+from rolloutlog.supervisor.deaths import RecentDeaths, times
 from rolloutlog.supervisor.services import Service
 
 FIRST_REST_S, LONGEST_REST_S = 1.0, 30.0
-WINDOW_S = 600.0
-"""Restarts are counted over so many seconds."""
 MISUSED, UNREACHABLE = 2, 3
 """Exit codes of settings that can't work, which won't the next time either, and of a broker that is away, which is no
 fault of the service: however often, it is tried again."""
@@ -32,7 +31,7 @@ class Child:
         self._restarts = restarts
         self._process: OwnedProcess | None = None
         self._begin = 0
-        self._deaths = deque[float]()
+        self._deaths = RecentDeaths()
         self._tries, self._rested = 0, float("-inf")
         self._rest_until: float | None = 0.0
         self.started_again = 0
@@ -54,12 +53,13 @@ class Child:
 
     @property
     def last_line(self) -> str:
-        """What it said last, in this life."""
-        with self.log.open("rb") as file:
+        """What it said last, in this life; nothing where its log was taken away."""
+        with suppress(OSError), self.log.open("rb") as file:
             file.seek(max(self._begin, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             lines = file.read().decode(errors="replace").strip().splitlines()
-        said = [line for line in lines if not line.startswith("hint: ")]
-        return said[-1] if said else ""
+            said = [line for line in lines if not line.startswith("hint: ")]
+            return said[-1] if said else ""
+        return ""
 
     def start_if_due(self, now: float) -> bool:
         """Start it once its rest is over; whether it was started. Raises OSError."""
@@ -84,14 +84,11 @@ class Child:
         Raises ServiceFailed where it may not."""
         self._tries = self._tries + 1 if now < self._rested + LONGEST_REST_S else 1
         if code != UNREACHABLE:
-            self._deaths.append(now)
-        while self._deaths and self._deaths[0] < now - WINDOW_S:
-            self._deaths.popleft()
-        if code == MISUSED or len(self._deaths) > self._restarts:
-            times = "" if code == MISUSED else f" for the {len(self._deaths)}. time in {WINDOW_S / 60:.0f} minutes"
-            raise ServiceFailed(
-                f"{self.service.name} ended with {ending(code)}{times}: {self.last_line}", f"see {self.log}"
-            )
+            self._deaths.add(now)
+        count = self._deaths.count(now)
+        if code == MISUSED or count > self._restarts:
+            said = ending(code) if code == MISUSED else f"{ending(code)} {times(count)}"
+            raise ServiceFailed(f"{self.service.name} ended with {said}: {self.last_line}", f"see {self.log}")
         self.started_again += 1
         seconds = min(LONGEST_REST_S, FIRST_REST_S * 2 ** (self._tries - 1))
         self._rest_until = self._rested = now + seconds
@@ -116,4 +113,7 @@ class Child:
 
 def ending(code: int) -> str:
     """An exit code or a signal, in words."""
-    return f"code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+    if code >= 0:
+        return f"code {code}"
+    named = {each.value: each.name for each in signal.Signals}  # of those for real time, two have names
+    return f"signal {named.get(-code, -code)}"

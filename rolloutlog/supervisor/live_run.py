@@ -3,19 +3,20 @@
     report = await run_live(settings, ["--config", "rolloutlog.toml"], stop=stop)
 
 Guarantees: a run that was stopped, killed or cut off goes on where it was; the broker ends last, and only if it was
-started here. Leaves out: the services themselves.
+started here; one at a time runs in a folder. Leaves out: the services themselves; two machines that run one namespace.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.broker.install.flock import locked
 from rolloutlog.broker.process.data_folder import default_data_dir
 from rolloutlog.contract.errors import BrokerFailed, PathUnusable, ServiceFailed
 from rolloutlog.contract.roles import Role
@@ -25,6 +26,7 @@ from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.settings_sources import address_of
+from rolloutlog.supervisor.deaths import RecentDeaths, times
 from rolloutlog.supervisor.services import services_of
 from rolloutlog.supervisor.supervision import Supervision
 
@@ -67,10 +69,10 @@ async def run_live(
     `flags` are given to each service, which reads the same settings by them; logs of each go to the folder `logs`.
     Raises ServiceFailed, BrokerFailed, SettingsError, PathUnusable, and what creating topics raises.
     """
-    _make(logs)
     stop, steps = stop or asyncio.Event(), steps or settings.loop.steps
     services_of(settings, flags, None)  # what can't work is refused before anything is started
     async with AsyncExitStack() as stack:
+        stack.enter_context(_held(logs))
         address, broker = address_of(settings, data_dir), None
         if address is None:
             broker = await stack.enter_async_context(EmbeddedKafka(data_dir or default_data_dir(), fast_start=False))
@@ -124,13 +126,13 @@ async def _with_broker(
 
 async def _watch_broker(broker: EmbeddedKafka, restarts: int, tell: Callable[[str], None]) -> None:
     """Start it again when it dies. Raises ServiceFailed where it does too often, BrokerFailed where it can't be."""
-    deaths = 0
+    clock, deaths = asyncio.get_running_loop().time, RecentDeaths()
     while True:
         await asyncio.sleep(LOOK_S)
         if (why := await asyncio.to_thread(_why_dead, broker)) is not None:
-            deaths += 1
-            if deaths > restarts:
-                raise ServiceFailed(f"{why}, for the {deaths}. time", "`rolloutlog broker logs` shows what it wrote")
+            deaths.add(clock())
+            if (count := deaths.count(clock())) > restarts:
+                raise ServiceFailed(f"{why}, {times(count)}", "`rolloutlog broker logs` shows what it wrote")
             tell(f"{why}; it starts again")
             await asyncio.to_thread(broker.start, 1)
 
@@ -143,8 +145,19 @@ def _why_dead(broker: EmbeddedKafka) -> str | None:
     return None
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PathUnusable(f"{folder} can't be made: {error.strerror}") from error
+@contextmanager
+def _held(folder: Path) -> Generator[None]:
+    """Make the folder of logs, and hold it: services of two runs would fence each other until all had died too often.
+
+    Raises PathUnusable.
+    """
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(folder / "lock", wait=False))
+        except BlockingIOError as error:
+            hint = "end that one first, or give this one another namespace, or another `training.folder`"
+            raise PathUnusable(f"another `rolloutlog run` writes to {folder}", hint) from error
+        except OSError as error:
+            raise PathUnusable(f"{folder} can't be written: {error.strerror}") from error
+        yield

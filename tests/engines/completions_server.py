@@ -79,6 +79,8 @@ class CompletionsServer:
     async def _stream(self, response: web.StreamResponse, asked: dict[str, Any]) -> None:
         ids = list(asked["prompt"])
         for number in range(asked["max_tokens"]):
+            if "says nothing" in self.faults:
+                return
             if "hangs" in self.faults:
                 await asyncio.sleep(3600)
             one = await self.sampler.sample(ids, max_tokens=1)
@@ -101,7 +103,7 @@ class CompletionsServer:
         }
         choice: dict[str, Any] = {"index": 0, "text": text, "logprobs": said, "finish_reason": ended}
         if not self.faults & {"no ids", "ids by name"}:
-            choice["token_ids"] = ids
+            choice["token_ids"] = [2**40 for _ in ids] if "huge ids" in self.faults else ids
         return {"id": "c", "object": "text_completion", "created": 0, "model": "small", "choices": [choice]}
 
     async def _event(self, response: web.StreamResponse, said: dict[str, Any] | None) -> None:

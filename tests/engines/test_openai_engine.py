@@ -146,6 +146,8 @@ async def test_what_a_server_does_wrong(tmp_path: Path) -> None:
         check([1], broken)
         for fault, error, says in (
             ("busy", EngineUnavailable, "doesn't answer.*no room"),
+            ("says nothing", EngineUnavailable, "without a token"),
+            ("huge ids", InvalidRecord, "OverflowError"),
             ("no ids", InvalidRecord, "gives no token ids"),
             ("too few log-probs", InvalidRecord, "1 tokens, 0 log-probs"),
         ):

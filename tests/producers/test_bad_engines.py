@@ -67,6 +67,8 @@ class Scripted:
     temperature = 0.5
 
     async def render(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        if not messages:
+            await asyncio.sleep(3600)
         return TOKENIZER.render(messages)
 
     async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int | None = None) -> Sample:
@@ -88,6 +90,8 @@ def test_what_the_engine_has_besides_is_its_own() -> None:
 async def test_an_engine_that_doesnt_answer_is_unavailable() -> None:
     with pytest.raises(EngineUnavailable, match=r"within 0\.01 s"):
         await CheckedEngine(Scripted(), None, WorkerSettings(sample_s=0.01)).sample(TOKENIZER.encode("a"))
+    with pytest.raises(EngineUnavailable, match=r"within 0\.01 s"):
+        await CheckedEngine(Scripted(), None, WorkerSettings(sample_s=0.01)).render([])
 
 
 def worker_of(settings: Settings, **given: Any) -> Settings:

@@ -13,8 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rolloutlog.contract.errors import ServiceFailed
+from rolloutlog.broker.install.flock import locked
+from rolloutlog.contract.errors import PathUnusable, ServiceFailed
+from rolloutlog.contract.settings import Settings
 from rolloutlog.supervisor import supervision as watching
+from rolloutlog.supervisor.child import ending
+from rolloutlog.supervisor.deaths import RecentDeaths
+from rolloutlog.supervisor.live_run import run_live
 from rolloutlog.supervisor.services import Service, ServiceRole
 from rolloutlog.supervisor.supervision import Supervision
 
@@ -117,6 +122,37 @@ async def test_what_is_killed_is_told_by_its_signal() -> None:
     stop.set()
     await running
     assert told[0].startswith("worker ended with signal SIGKILL")
+
+
+async def test_a_log_that_was_taken_away_ends_nothing() -> None:
+    supervision, told = supervised(service("worker", WORKER, f"rm -f $0.log; {ONCE}"))
+    stop = asyncio.Event()
+    running = asyncio.create_task(ended(supervision, stop))
+    await until(lambda: supervision.started_again and supervision.running)
+    stop.set()
+    await running
+    assert told == ["worker ended with code 7, and starts again in 1 s: "]
+
+
+def test_every_way_to_end_has_words() -> None:
+    assert [ending(code) for code in (0, 7, -9, -35)] == ["code 0", "code 7", "signal SIGKILL", "signal 35"]
+
+
+def test_deaths_of_long_ago_count_no_more() -> None:
+    deaths = RecentDeaths()
+    for now in range(0, 10_000, 100):
+        deaths.add(now)
+        assert deaths.count(now) <= 7
+    assert deaths.count(20_000) == 0
+
+
+async def test_one_run_at_a_time_writes_to_a_folder(here: Path) -> None:
+    settings = Settings.model_validate({"loop": {"environments": ["reversal"]}, "bootstrap_servers": "127.0.0.1:9"})
+    with locked(here / "lock"), pytest.raises(PathUnusable, match=f"another `rolloutlog run` writes to {here}"):
+        await run_live(settings, [], here)
+    (here / "file").touch()
+    with pytest.raises(PathUnusable, match="file can't be written"):
+        await run_live(settings, [], here / "file")
 
 
 async def test_what_dies_too_often_ends_the_run_in_order(here: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("aiohttp")
@@ -13,7 +15,7 @@ import aiohttp
 
 from rolloutlog.contract.errors import EngineUnavailable, InvalidRecord
 from rolloutlog.contract.policies import Policy
-from rolloutlog.contract.record.sample import Sample
+from rolloutlog.contract.record.sample import ABORT, Sample
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.producers.verifiers.chat_endpoint import SESSION_HEADER, ChatEndpoint
 from rolloutlog.producers.verifiers.trace_nodes import nodes_of
@@ -68,6 +70,7 @@ async def test_what_the_engine_raises_is_kept_for_who_takes_the_session() -> Non
             said = await ask(endpoint, [USER], 503, max_tokens=limit)
             assert kind.__name__ in said["error"]["message"]
             assert isinstance(endpoint.take("t").error, kind)
+        endpoint.begin("t", None)
         for more in ({"stream": True}, {"tools": [{}]}):
             await ask(endpoint, [USER], 400, **more)
 
@@ -77,8 +80,43 @@ async def test_a_budget_bounds_the_new_tokens_of_a_trace() -> None:
     async with ChatEndpoint(engine) as endpoint:
         endpoint.begin("t", 4)
         first = answer(await ask(endpoint, [USER]))
-        await ask(endpoint, [USER, first, USER], max_tokens=100)
-    assert [limit for _, limit in engine.asked] == [4, 1]
+        second = answer(await ask(endpoint, [USER, first, USER], max_tokens=100))
+        spoken = [USER, first, USER, second, USER]
+        said = await ask(endpoint, spoken)
+        session = endpoint.take("t")
+    assert [limit for _, limit in engine.asked] == [4, 1], "nothing is sampled beyond it"
+    assert (said["choices"][0]["finish_reason"], answer(said)["content"], session.sampled) == ("length", "", 4)
+    traced = Traced([Given(Said(each["role"], each["content"]), i - 1 if i else None) for i, each in enumerate(spoken)])
+    traced.nodes.append(Given(Said("assistant", ""), 4))
+    for node in traced.nodes:
+        node.sampled = node.message.role == "assistant"
+    made = Trajectory.build(nodes_of(traced, session.turns, {}), {})
+    assert int(made.mask.sum()) == 4
+
+
+async def test_nothing_is_kept_of_a_trace_that_was_taken_or_never_begun() -> None:
+    async with ChatEndpoint(engine := Script("abc")) as endpoint:
+        await ask(endpoint, [USER], 400)
+        endpoint.begin("t", None)
+        endpoint.take("t")
+        await ask(endpoint, [USER], 400)
+        assert (engine.asked, endpoint.take("t").turns) == ([], [])
+
+
+class Stopping(Script):
+    """Stops each answer for other weights before its first token."""
+
+    async def sample(self, prompt_ids: Any, *, max_tokens: int | None = None) -> Sample:
+        self.asked.append(([], max_tokens))
+        return Sample(np.empty(0, np.int32), np.empty(0, np.float32), [], "", ABORT)
+
+
+async def test_an_engine_that_only_stops_isnt_asked_as_fast_as_it_answers() -> None:
+    async with ChatEndpoint(engine := Stopping()) as endpoint:
+        endpoint.begin("t", None)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ask(endpoint, [USER]), 0.5)
+    assert 2 <= len(engine.asked) <= 12
 
 
 @dataclass
@@ -111,6 +149,7 @@ class Traced:
 async def test_two_answers_to_one_prompt_are_branches_with_their_own_tokens() -> None:
     engine = Script("ba", "ab")
     async with ChatEndpoint(engine) as endpoint:
+        endpoint.begin("t", None)
         for _ in range(2):
             await ask(endpoint, [USER])
         turns = endpoint.take("t").turns

@@ -13,8 +13,11 @@ from pathlib import Path
 
 
 @contextmanager
-def locked(path: Path) -> Generator[None]:
-    """Hold the lock of `path` (made when missing, never removed), waiting for whoever has it."""
+def locked(path: Path, *, wait: bool = True) -> Generator[None]:
+    """Hold the lock of `path` (made when missing, never removed), waiting for whoever has it.
+
+    Raises BlockingIOError where somebody has it that isn't waited for, and OSError where it can't be made.
+    """
     with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
