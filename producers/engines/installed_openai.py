@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from rolloutlog.contract.errors import MissingExtra, SettingsError
+from rolloutlog.contract.wire.rejection import problem_of
 from rolloutlog.producers.engines.openai_options import OpenAIOptions
 
 if TYPE_CHECKING:
@@ -22,8 +23,7 @@ def openai_engine(**options: Any) -> OpenAIEngine:
     try:
         valid = OpenAIOptions.model_validate(options)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise SettingsError(f"worker.engine.{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise SettingsError(f"worker.engine.{problem_of(error)}") from error
     try:
         from rolloutlog.producers.engines.openai_engine import OpenAIEngine
     except ModuleNotFoundError as error:

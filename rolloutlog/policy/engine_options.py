@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from rolloutlog.contract.errors import MissingExtra, SettingsError
 from rolloutlog.contract.section import MOST, Section
+from rolloutlog.contract.wire.rejection import problem_of
 
 if TYPE_CHECKING:
     from rolloutlog.policy.published_engine import PublishedEngine
@@ -50,8 +51,7 @@ def torch_engine(**options: Any) -> PublishedEngine:
     try:
         valid = TorchEngineOptions.model_validate(options)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise SettingsError(f"worker.engine.{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise SettingsError(f"worker.engine.{problem_of(error)}") from error
     try:
         from rolloutlog.policy.published_engine import PublishedEngine
     except ModuleNotFoundError as error:
