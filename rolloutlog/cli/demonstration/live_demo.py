@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +41,12 @@ class DemoFolder:
 
     @classmethod
     def new(cls, parent: Path) -> DemoFolder:
-        """One that isn't there yet, with settings in it."""
-        numbers = iter(range(1, 1_000_000))
-        while (path := parent / f"demo-{next(numbers)}").exists():
-            continue
-        path.mkdir(parents=True)
-        folder = json.dumps(str(path.resolve()))  # which `[training]`, the last section, has besides
-        (path / "rolloutlog.toml").write_text(f'namespace = "{path.name}"\n\n{SETTINGS.read_text()}folder = {folder}\n')
+        """One that isn't there yet, with settings in it. Raises OSError."""
+        parent.mkdir(parents=True, exist_ok=True)
+        path = next(filter(_made, (parent / f"demo-{number}" for number in count(1))))
+        folder = json.dumps(str(path.resolve()), ensure_ascii=False)  # `[training]`, the last section, has it besides
+        settings = f'namespace = "{path.name}"\n\n{SETTINGS.read_text("utf-8")}folder = {folder}\n'
+        (path / "rolloutlog.toml").write_text(settings, "utf-8")
         return cls(path)
 
     @property
@@ -61,7 +62,7 @@ class DemoFolder:
     @property
     def again(self) -> str:
         """The line that goes on with it."""
-        return f"rolloutlog run --config {self.config} --data-dir {self.broker}"
+        return shlex.join(["rolloutlog", "run", "--config", str(self.config), "--data-dir", str(self.broker)])
 
 
 @dataclass(slots=True)
@@ -143,6 +144,15 @@ class LiveDemo:
             "plot": str(plot),
             "resume": self._folder.again,
         }
+
+
+def _made(folder: Path) -> bool:
+    """Make it, unless it was there, such as one that another demo has made meanwhile. Raises OSError."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def _ends_of(rounds: list[EvalRound]) -> tuple[EvalRound, EvalRound]:
