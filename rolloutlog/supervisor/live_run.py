@@ -29,6 +29,7 @@ from rolloutlog.settings_sources import address_of
 from rolloutlog.supervisor.deaths import RecentDeaths, times
 from rolloutlog.supervisor.services import services_of
 from rolloutlog.supervisor.supervision import Supervision
+from rolloutlog.supervisor.uncut import uncut
 
 log = logging.getLogger(__name__)
 LOOK_S = 1.0
@@ -121,7 +122,7 @@ async def _with_broker(
     finally:
         watching.cancel()
         running.cancel()
-        await asyncio.wait({watching, running})
+        await uncut(asyncio.wait({watching, running}))
 
 
 async def _watch_broker(broker: EmbeddedKafka, restarts: int, tell: Callable[[str], None]) -> None:

@@ -1,8 +1,8 @@
 """Watching the services of a live loop until they have done what they were started for (design/live-loop#run).
 
 Guarantees: what dies is started again and told; the end of the trainer's steps, or of all feeders' data, ends the run;
-on the way out services end one role after another, each asked to drain, and one that doesn't within its time is killed
-and told. Leaves out: broker and topics (`live_run`).
+on the way out, however often that is cancelled, services end one role after another, each asked to drain, and one that
+doesn't within its time is killed and told. Leaves out: broker and topics (`live_run`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rolloutlog.supervisor.child import Child, ending
 from rolloutlog.supervisor.services import Service, ServiceRole
+from rolloutlog.supervisor.uncut import uncut
 
 TICK_S = 0.1
 DRAIN_S = {ServiceRole.FEEDER: 15.0, ServiceRole.WORKER: 50.0, ServiceRole.BUFFER: 20.0, ServiceRole.TRAINER: 60.0}
@@ -38,7 +39,7 @@ class Supervision:
                 await asyncio.sleep(TICK_S)
             return "stopped"
         finally:
-            await self._end()
+            await uncut(self._end())
 
     @property
     def running(self) -> int:

@@ -85,6 +85,23 @@ async def test_they_end_one_role_after_another_and_each_drains(here: Path) -> No
     assert told == []
 
 
+async def test_a_cancellation_while_they_end_cuts_nothing_short(here: Path) -> None:
+    """Such as Ctrl-C once all steps are trained."""
+    slowly = f'trap "sleep 0.4; echo $0 >> order; exit 0" TERM; {RUNS}'
+    supervision, told = supervised(service("trainer", TRAINER, slowly), service("worker", WORKER, slowly))
+    stop = asyncio.Event()
+    running = asyncio.create_task(supervision.run(stop))
+    await until(lambda: supervision.running == 2)
+    await asyncio.sleep(0.3)  # until shells have their traps
+    stop.set()
+    for _ in range(2):
+        await asyncio.sleep(0.15)
+        running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ((here / "order").read_text().split(), supervision.running, told) == (["worker", "trainer"], 0, [])
+
+
 async def test_the_end_of_the_trainers_steps_ends_the_run() -> None:
     supervision, _ = supervised(service("trainer", TRAINER, "sleep 0.2"), service("worker", WORKER, RUNS))
     assert await ended(supervision) == "steps"
