@@ -44,7 +44,10 @@ def services_of(settings: Settings, flags: Sequence[str], to_step: int | None) -
     """
     loop = settings.loop
     if not loop.environments:
-        raise SettingsError("loop.environments names none", "say which tasks to learn, such as --environment reversal")
+        raise SettingsError(
+            "loop.environments names none",
+            '`environments = ["reversal"]` under `[loop]` in rolloutlog.toml does; docs/train-live.md has a whole file',
+        )
     if len(set(loop.environments)) < len(loop.environments):
         raise SettingsError(f"loop.environments names one twice: {', '.join(loop.environments)}")
     if unknown := loop.tasks.keys() - set(loop.environments):
