@@ -97,7 +97,11 @@ def test_a_file_has_its_name_once_its_step_is_on_the_log(log: Log, tmp_path: Pat
         asyncio.run(log.write(*group("a")))
         batch = next(iter(stream))
         stray = job.checkpoints.save(stream, batch)
-        assert [path.suffix for path in tmp_path.iterdir()] == [".partial"]
+        (left,) = tmp_path.iterdir()
+        assert left.suffix == ".partial"
+        killed_at = left.with_name(f"{left.name}.writing")
+        killed_at.mkdir()
+        (killed_at / "half").touch()
         job.train(batch, stream)
     (path,) = tmp_path.iterdir()
     saved = [e for e in asyncio.run(log.read(Topic.POLICY_VERSIONS)) if e.headers.type == EventType.CHECKPOINT_SAVED]
@@ -136,7 +140,16 @@ def damaged(path: Path) -> None:
     path.write_bytes(body)
 
 
-@pytest.mark.parametrize(("harm", "said"), [(damaged, "isn't what was written"), (Path.unlink, "isn't there")])
+def unreadable(path: Path) -> None:
+    """By an error of the system, as of a disk that fails."""
+    path.unlink()
+    path.symlink_to("/proc/self/mem")
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [(damaged, "isn't what was written"), (Path.unlink, "isn't there"), (unreadable, "can't be read")],
+)
 def test_a_damaged_or_missing_file_is_told_and_an_older_one_can_be_taken(
     log: Log, tmp_path: Path, harm: Callable[[Path], None], said: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,46 @@ def test_tensors_come_back_bit_by_bit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("bad", "said"),
-    [({"a": {"b": {1, 2}}}, "a.b, a set"), ({"a": np.zeros(1)}, "a, a ndarray"), ({"a": {None: 1}}, "None is a key")],
+    [
+        ({"a": {"b": {1, 2}}}, "a.b, a set"),
+        ({"a": np.zeros(1)}, "a, a ndarray"),
+        ({"a": {None: 1}}, "None is a key"),
+        ({"a": torch.eye(2).to_sparse()}, "a, a tensor of .*sparse"),
+        ({"a": torch.zeros(1, dtype=torch.complex128)}, "a, a tensor of torch.complex128"),
+        ({"a": torch.zeros(1, device="meta")}, "a, a tensor of .*meta"),
+    ],
 )
 def test_what_a_file_cant_hold_is_refused_by_its_name(tmp_path: Path, bad: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         write_state(tmp_path / "x", bad)
     assert not (tmp_path / "x").exists()
+
+
+def test_others_may_read_it_if_they_may_read_what_one_writes(tmp_path: Path) -> None:
+    (tmp_path / "any").touch()
+    write_state(tmp_path / "x", {})
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "any").stat().st_mode
+
+
+def test_each_tensor_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """Whatever keys look like."""
+    keys = ["a.b", "a.b~", "a.b~1", "a.b~2", "a.b~~", "__metadata__", "\ud800", "\0", ""]
+    state: dict[str, Any] = {key: torch.tensor(number) for number, key in enumerate(keys)}
+    for one in (state | {"a": {"b": torch.tensor(9)}}, {"a": {"b": torch.tensor(9)}} | state):
+        write_state(tmp_path / "x", one)
+        assert same(read_state(tmp_path / "x"), one)
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A full one shall not be fuller after every try."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="can't be written"):
+            write_state(tmp_path / "x", {"a": torch.zeros(10_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("body", [b"", b"\x80\x04N.", b"x" * 100, b"\x02\0\0\0\0\0\0\0{}"])

@@ -23,6 +23,7 @@ import logging
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +37,7 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.wire.refusal import text_of
 from rolloutlog.trainer.loop.job_ranks import Alone, JobRanks
 from rolloutlog.trainer.loop.rng_states import put_rng_states, rng_states
-from rolloutlog.trainer.loop.state_file import read_state, write_state
+from rolloutlog.trainer.loop.state_file import WRITING, read_state, write_state
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.loop.training_batch import Saved, SavedFile
 from rolloutlog.trainer.stream.group_stream import GroupStream
@@ -60,12 +61,12 @@ class Stateful(Protocol):
 
 
 class _CheckpointFile(NamedTuple):
-    """A file of a run, by what its name says; `path` is its name once the log names it."""
+    """A file of a run, by what its name says, or what a crash left of one; `is_named`: the log names it."""
 
     timeline: int
     step: int
     path: Path
-    is_partial: bool
+    is_named: bool
 
 
 class CheckpointFolder:
@@ -183,10 +184,16 @@ class CheckpointFolder:
     def _finish(self, saved: SavedCheckpoint, run: str) -> Path:
         """Where the file is, once it is there and sound; renamed where a crash left that out."""
         path, hint = self._path_of(saved, run), OLDER.format(step=saved.step - 1)
-        there = next((one for one in (path, _partial(path)) if one.is_file()), None)
+        try:
+            there = next((one for one in (path, _partial(path)) if one.is_file()), None)
+            digest = None if there is None else _digest(there)
+        except OSError as error:
+            raise CheckpointUnusable(
+                f"the checkpoint of step {saved.step}, {path}, can't be read: {error}", hint
+            ) from error
         if there is None:
             raise CheckpointUnusable(f"the checkpoint of step {saved.step}, {path}, isn't there", hint)
-        if _digest(there) != saved.digest:
+        if digest != saved.digest:
             raise CheckpointUnusable(f"the checkpoint of step {saved.step}, {there}, isn't what was written", hint)
         if there != path:
             log.warning("%s gets its name: its step is on the log, and the trainer ended before", path)
@@ -211,19 +218,18 @@ class CheckpointFolder:
             _rename(path)
             files = sorted(self._files(run), key=lambda one: one.step)
             own = next(one for one in files if one.path.name == path.name)
-            live = [one for one in files if not one.is_partial and history.is_live(one.timeline, one.step)]
+            live = [one for one in files if one.is_named and history.is_live(one.timeline, one.step)]
             for one in files:
-                if (
-                    one not in live[-self._keep :] and one[:2] <= own[:2]
-                ):  # not those of a trainer that has started since
-                    (_partial(one.path) if one.is_partial else one.path).unlink(missing_ok=True)
+                is_past = one[:2] <= own[:2]  # not of a trainer that has started since
+                if is_past and one not in live[-self._keep :]:
+                    _remove(one.path)
 
     def _files(self, run: str) -> Iterator[_CheckpointFile]:
-        pattern = re.compile(rf"{re.escape(_named(run))}-(\d+)-(\d+)-[0-9a-f]{{8}}\.safetensors({re.escape(PARTIAL)})?")
+        unfinished = rf"({re.escape(PARTIAL)}({re.escape(WRITING)})?)?"
+        pattern = re.compile(rf"{re.escape(_named(run))}-(\d+)-(\d+)-[0-9a-f]{{8}}\.safetensors{unfinished}")
         for path in self._folder.iterdir():
             if found := pattern.fullmatch(path.name):
-                named = path.with_name(path.name.removesuffix(PARTIAL))
-                yield _CheckpointFile(int(found[1]), int(found[2]), named, found[3] is not None)
+                yield _CheckpointFile(int(found[1]), int(found[2]), path, not found[3])
 
 
 def _ranks_of(stream: SyncGroupStream | GroupStream) -> JobRanks:
@@ -247,6 +253,13 @@ def _writing(path: Path) -> Generator[None]:
 
 def _partial(path: Path) -> Path:
     return path.with_name(path.name + PARTIAL)
+
+
+def _remove(path: Path) -> None:
+    if path.name.endswith(WRITING):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _rename(path: Path) -> None:

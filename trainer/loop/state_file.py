@@ -2,14 +2,16 @@
 (design/trainer#checkpoints).
 
 Guarantees: what is read equals what was written, bit by bit, dicts with numbers for keys and tuples included; nothing
-is unpickled; what can't be written is refused by its name. Tensors come back on the CPU, in memory of their own. Leaves
-out: names, digests and renames (`checkpoint_folder`).
+is unpickled; what can't be written is refused by its name. Tensors come back on the CPU, in memory of their own. A file
+is whole or not there: until then it lies in a folder beside it, named after it and `WRITING`, which a kill alone leaves
+behind. Leaves out: names, digests and renames (`checkpoint_folder`).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,25 +22,33 @@ import torch
 from rolloutlog.contract.errors import CheckpointUnusable, SettingsError
 
 PLAIN = (str, int, float, bool, type(None))
+STATE = "state"
+WRITING = ".writing"
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:
     """Write it and sync it. Raises SettingsError for what a file can't hold, OSError."""
     tensors = dict[str, torch.Tensor]()
     shape = _packed(state, "", tensors)
+    room = path.with_name(path.name + WRITING)  # the library writes under names of its own first
+    room.mkdir(exist_ok=True)
     try:
-        safetensors.torch.save_file(tensors, path, {"state": json.dumps(shape)})  # pyright: ignore[reportUnknownMemberType]
+        safetensors.torch.save_file(tensors, room / STATE, {STATE: json.dumps(shape)})  # pyright: ignore[reportUnknownMemberType]
+        with (room / STATE).open("rb") as file:
+            os.fchmod(file.fileno(), room.stat().st_mode & 0o666)  # as any file, where the library lets its owner alone
+            os.fsync(file.fileno())
+        (room / STATE).replace(path)
     except safetensors.SafetensorError as error:
         raise OSError(f"{path} can't be written: {error}") from error
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
 
 
 def read_state(path: Path) -> dict[str, Any]:
     """What was written. Raises CheckpointUnusable."""
     try:
         with cast("Any", safetensors).safe_open(path, "pt") as file:
-            return _unpacked(json.loads(file.metadata()["state"]), file.get_tensor)
+            return _unpacked(json.loads(file.metadata()[STATE]), file.get_tensor)
     except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise CheckpointUnusable(f"{path} is no checkpoint: {error}") from error
 
@@ -46,9 +56,9 @@ def read_state(path: Path) -> dict[str, Any]:
 def _packed(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
     """As JSON has it: what JSON lacks is an object of one key, which says its kind."""
     if isinstance(value, torch.Tensor):
-        name = name if name not in tensors else f"{name}~{len(tensors)}"
-        tensors[name] = value.detach().cpu().clone().contiguous()  # of its own: tied ones share theirs
-        return {"tensor": name}
+        own, free = _dense(value, name), _free(name, tensors)
+        tensors[free] = own
+        return {"tensor": free}
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
         return {"dict": [[_key(key, name), _packed(one, _below(name, key), tensors)] for key, one in items]}
@@ -72,6 +82,27 @@ def _unpacked(shape: Any, tensor_of: Any) -> Any:
             return [_unpacked(one, tensor_of) for one in cast("list[Any]", shape)]
         case _:
             return shape
+
+
+def _dense(value: torch.Tensor, name: str) -> torch.Tensor:
+    """With memory of its own: tied ones share theirs. Raises SettingsError for what no file has."""
+    try:
+        safetensors.torch.save({STATE: torch.empty(0, dtype=value.dtype)})
+        is_held = value.layout is torch.strided and not value.is_meta
+    except (KeyError, RuntimeError):  # a dtype that files lack
+        is_held = False
+    if not is_held:
+        what = f"a tensor of {value.dtype} on {value.device}, {value.layout}"
+        raise SettingsError(f"a checkpoint can't hold {name}, {what}", "dense tensors of plain dtypes")
+    return value.detach().cpu().clone().contiguous()
+
+
+def _free(name: str, tensors: dict[str, torch.Tensor]) -> str:
+    """A name that no other tensor has, nor the file itself, and that is text."""
+    name = name.encode(errors="backslashreplace").decode()
+    while name in tensors or name == "__metadata__":
+        name += "~"
+    return name
 
 
 def _key(key: object, name: str) -> object:
