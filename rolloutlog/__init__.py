@@ -1,8 +1,8 @@
 """rolloutlog: the data plane of asynchronous RL post-training, kept as an event log on Apache Kafka.
 
 Guarantees: importing the package loads none of its rooms and no dependency; what it offers is loaded when first asked
-for. Leaves out: everything else, which lives in the rooms: contract, kafka, broker, cli, producers, consumers, buffer
-and trainer.
+for. Leaves out: everything else, which lives in the rooms: contract, formats, buffer, kafka, broker, policy, trainer,
+producers, consumers, supervisor and cli.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _HOME = {
     "RolloutProducer": "rolloutlog.producers.producer",
     "Settings": "rolloutlog.contract.settings",
     "Slot": "rolloutlog.contract.record.slot",
-    "Start": "rolloutlog.trainer.stream.opening",
+    "Start": "rolloutlog.trainer.stream.starting",
     "SyncGroupStream": "rolloutlog.trainer.loop.sync_group_stream",
     "SyncPolicyFollower": "rolloutlog.producers.sync_policy_follower",
     "SyncRolloutProducer": "rolloutlog.producers.sync_producer",

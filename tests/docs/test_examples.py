@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS_TORCH = re.compile(r"^import torch$|^from rolloutlog import .*\bpack$", re.MULTILINE)
 DOCUMENTED_PORT = "9092"
+SHORT = {"ARGS": "--recorded"}
+"""Of `make demo`, which takes minutes: `tests/live/test_demo.py` has it whole."""
 BLOCK_S = 180
 
 Reading = Mapping[Path, Future[None]]
@@ -32,7 +34,8 @@ class Reader:
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder, self.port = folder, str(port)
-        self.environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        own = {name: text for name, text in os.environ.items() if not name.startswith("MAKE")}  # of a `make test`
+        self.environment = own | SHORT | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
     def run(self, *command: str) -> None:
         folder = ROOT if command[-1].startswith("make ") else self.folder
