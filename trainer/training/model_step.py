@@ -21,6 +21,7 @@ from rolloutlog.trainer.batches.losses import Clip, Denominators, SequenceMean, 
 from rolloutlog.trainer.batches.mismatch import Mismatch
 from rolloutlog.trainer.batches.tensors import PackedBatch
 from rolloutlog.trainer.training.model_choice import PackModel, rate_at
+from rolloutlog.trainer.training.model_limits import check_logits, check_pack
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,7 +48,8 @@ class ModelStep:
         self._trained = [weight for group in optimizer.param_groups for weight in group["params"]]
 
     def __call__(self, step: int, packs: Sequence[PackedBatch], denominators: Denominators) -> StepNumbers:
-        """Move the weights by train step `step`; where nothing trains they stay. Raises TrainingDiverged."""
+        """Move the weights by train step `step`; where nothing trains they stay. Raises TrainingDiverged,
+        SampleUnusable, SettingsError."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         report, loss = Mismatch(), 0.0
@@ -72,7 +74,9 @@ class ModelStep:
 
     def _loss(self, packed: PackedBatch, denominators: Denominators, report: Mismatch) -> torch.Tensor:
         model, said = cast("PackModel", self.model), self._settings.loss
+        check_pack(self.model, packed)
         logits = model(input_ids=packed.input_ids, position_ids=packed.position_ids, cu_seqlens=packed.cu_seqlens)
+        check_logits(logits)
         return policy_loss(
             logits,
             packed,
