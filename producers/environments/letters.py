@@ -1,4 +1,4 @@
-"""What the small environments share: words by chance, a graded score, and the last answer.
+"""What the small environments share: words by chance and tasks of them, a graded score, and the last answer.
 
 Guarantees: words are a function of the seed; one in eight is held out, and is among those of no seed; a score is the
 share of places that are right, so that there is something to learn before everything is. Leaves out: the environments.
@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from rolloutlog.contract.record.node import Message
+from rolloutlog.producers.environments.task_environment import Task
 
 ALPHABET = "abcdefgh"
 ASK = "="
@@ -26,6 +27,12 @@ def words(seed: int, size: int, salt: str, *, held_out: bool = False) -> Iterato
         word = "".join(chance.choices(ALPHABET, k=size))
         if (zlib.crc32(word.encode()) % HELD_OUT == 0) is held_out:
             yield word
+
+
+def word_tasks(seed: int, size: int, salt: str, *, held_out: bool = False) -> Iterator[Task]:
+    """A task for each such word."""
+    for number, word in enumerate(words(seed, size, salt, held_out=held_out)):
+        yield {"key": f"{seed}-{number}", "word": word}
 
 
 def share_right(answer: str, expected: str) -> float:

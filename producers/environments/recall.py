@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rolloutlog.contract.record.node import Message
-from rolloutlog.producers.environments.letters import ASK, last_answer, share_right, words
+from rolloutlog.producers.environments.letters import ASK, last_answer, share_right, word_tasks
 from rolloutlog.producers.environments.task_environment import Reply, Task
 
 READ, NOTE = "!", "?"
@@ -32,15 +32,11 @@ class Recall:
 
     def tasks(self, seed: int) -> Iterator[Task]:
         """Words by chance."""
-        return self._tasks(seed, held_out=False)
+        return word_tasks(seed, self.size, self.name)
 
     def held_out(self, seed: int) -> Iterator[Task]:
         """Words that are never trained."""
-        return self._tasks(seed, held_out=True)
-
-    def _tasks(self, seed: int, *, held_out: bool) -> Iterator[Task]:
-        for number, word in enumerate(words(seed, self.size, self.name, held_out=held_out)):
-            yield {"key": f"{seed}-{number}", "word": word}
+        return word_tasks(seed, self.size, self.name, held_out=True)
 
     def prompt(self, task: Task) -> list[Message]:
         """The word, of which a note is asked for."""
