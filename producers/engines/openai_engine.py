@@ -7,7 +7,7 @@
 Guarantees: while weights change no request of ours is under way, so every token that was received is of the policy that
 its request was made under, whatever lay in buffers on the way; where it can't be known which weights the server has,
 nothing is sampled until an update succeeds. A cancelled call closes its request, on which servers stop sampling. Leaves
-out: who else changes the server's weights: it belongs to one worker.
+out: who else changes the server's weights, such as a restart of it: it belongs to one worker.
 """
 
 from __future__ import annotations

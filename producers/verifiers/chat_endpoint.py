@@ -74,7 +74,7 @@ class ChatEndpoint:
         self._engine = engine
         self._sessions: dict[str, ChatSession] = {}
         self._secret = secrets.token_hex(16)
-        app = web.Application()
+        app = web.Application(client_max_size=0)  # no bound: a conversation is as long as it is
         app.router.add_post(f"/{self._secret}/v1/chat/completions", self._complete)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
 
@@ -106,8 +106,8 @@ class ChatEndpoint:
             return _refusal(BAD, "no trace of that name is under way")
         if asked.get("tools") or asked.get("stream"):
             return _refusal(BAD, "this endpoint has no tools and no streams")
-        limit = session.limit(asked.get("max_completion_tokens") or asked.get("max_tokens") or None)
         try:
+            limit = session.limit(asked.get("max_completion_tokens") or asked.get("max_tokens") or None)
             turn = await self._answered(session, asked["messages"], limit)
         except (Exception, SystemExit) as error:  # noqa: BLE001  (an engine is foreign code)
             session.error = session.error or error

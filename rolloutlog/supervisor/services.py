@@ -13,6 +13,9 @@ from enum import IntEnum
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.settings import Settings
 
+ONE_WORKERS = "openai"
+"""An engine whose weights only one worker may change, or tokens would be said to be of another policy."""
+
 
 class ServiceRole(IntEnum):
     """What a process is, in the order in which they end: nobody ends before those that give it work."""
@@ -52,6 +55,11 @@ def services_of(settings: Settings, flags: Sequence[str], to_step: int | None) -
         raise SettingsError(f"loop.environments names one twice: {', '.join(loop.environments)}")
     if unknown := loop.tasks.keys() - set(loop.environments):
         raise SettingsError(f"loop.tasks has a file for {min(unknown)}, which loop.environments doesn't name")
+    if loop.engine == ONE_WORKERS and loop.workers > 1:
+        raise SettingsError(
+            f"loop.workers is {loop.workers}, and each would change the weights of the one server of worker.engine",
+            "a server belongs to one worker: set loop.workers = 1, and loop.concurrency to as much as it takes",
+        )
     ends = () if to_step is None else ("--to-step", str(to_step))
     feeders = enumerate(loop.environments)
     return [

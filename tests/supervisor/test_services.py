@@ -46,8 +46,9 @@ def test_what_a_loop_says_its_services_are_given() -> None:
         ({"environments": []}, "names none"),
         ({"environments": ["a", "a"]}, "one twice"),
         ({"tasks": {"other": "file"}}, "a file for other"),
+        ({"engine": "openai", "workers": 2}, "the one server of worker.engine"),
     ],
-    ids=["none", "twice", "strange-file"],
+    ids=["none", "twice", "strange-file", "one-server"],
 )
 def test_what_cant_work_is_refused(loop: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):

@@ -103,6 +103,12 @@ async def test_nothing_is_kept_of_a_trace_that_was_taken_or_never_begun() -> Non
         assert (engine.asked, endpoint.take("t").turns) == ([], [])
 
 
+async def test_a_conversation_may_be_long() -> None:
+    async with ChatEndpoint(Script("abc")) as endpoint:
+        endpoint.begin("t", None)
+        assert answer(await ask(endpoint, [{"role": "user", "content": "a" * 2**21}]))["content"] == "abc"
+
+
 class Stopping(Script):
     """Stops each answer for other weights before its first token."""
 
