@@ -45,7 +45,7 @@ SourceNamespace = Annotated[
     typer.Option(
         "--source-namespace",
         metavar="NAMESPACE",
-        help="A source by its name in place of a manifest: all that it holds now, or what the two options below say.",
+        help="A source by its name in place of a manifest: all that it holds now, unless offsets say less.",
     ),
 ]
 FromOffset = Annotated[
@@ -166,12 +166,19 @@ def _print(settings: Settings, reports: list[TopicReport], as_json: bool) -> Non
 
 @app.command()
 @with_settings
-def acls(settings: Settings, source: SourceManifest = None, offline: Offline = False, as_json: AsJson = False) -> None:
+def acls(
+    settings: Settings,
+    source: SourceManifest = None,
+    source_namespace: SourceNamespace = None,
+    offline: Offline = False,
+    as_json: AsJson = False,
+) -> None:
     """Print the rights that each role needs, as commands for Kafka's own tool."""
     from rolloutlog.consumers.replaying.source_choice import read_manifest
     from rolloutlog.kafka.client.acls import acls as rights
 
-    drawn_from = None if source is None else read_manifest(source)[0].namespace
+    _check_source(source, source_namespace, None, offline=offline)
+    drawn_from = source_namespace if source is None else read_manifest(source)[0].namespace
     for right in rights(settings.namespace, drawn_from, offline=offline):
         if as_json:
             print_json(right.as_json())

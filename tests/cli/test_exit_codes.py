@@ -34,6 +34,13 @@ def run(*arguments: str, folder: Path, **variables: str) -> subprocess.Completed
     )
 
 
+def test_rights_on_a_source_are_told_by_its_name(tmp_path: Path) -> None:
+    said = run("topics", "acls", "--source-namespace", "archive", "--offline", folder=tmp_path)
+    assert said.returncode == 0
+    assert "archive.rollouts" in said.stdout
+    assert "archive" not in run("topics", "acls", folder=tmp_path).stdout
+
+
 def test_good_use_exits_0(tmp_path: Path) -> None:
     assert run("--version", folder=tmp_path).stdout.startswith("rolloutlog ")
     shown = run("config", "show", "--json", folder=tmp_path)
@@ -50,6 +57,7 @@ def test_good_use_exits_0(tmp_path: Path) -> None:
         (["train", "run"], 2),
         (["worker", "run", "--environment", "nowhere:Env"], 2),
         (["import", "nothing-here", "--dry-run"], 2),
+        (["topics", "acls", "--offline"], 2),
         (["replay"], 2),
         (["replay", "--verify", "--out", "x"], 2),
         (["replay", "--to-offset", "0/1", "--to-offset", "0/2", "--out", "x"], 2),
