@@ -49,6 +49,13 @@ def test_it_is_a_picture(tmp_path: Path) -> None:
     assert draw_run(folder).read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_no_row_says_leaves_its_panel_empty(tmp_path: Path) -> None:
+    """Records whose policies nobody knows have no age."""
+    folder = RunFolder(tmp_path)
+    folder.add(row(1, reward=None, rewards={}, staleness={}, kinds={}, groups=0))
+    assert draw_run(folder).read_bytes().startswith(b"\x89PNG")
+
+
 def test_without_a_step_there_is_nothing_to_draw(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no step yet"):
         draw_run(RunFolder(tmp_path))

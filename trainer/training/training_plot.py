@@ -38,11 +38,12 @@ def draw_run(folder: RunFolder) -> Path:
         for name, values in series.items():
             known = [(step, value) for step, value in zip(steps, values, strict=True) if value == value]
             marker = "o" if len(known) < len(values) else None
-            axes.plot(*zip(*known, strict=True), label=name, marker=marker, markersize=3)
-        axes.set_ylim(bottom=min(0.0, axes.dataLim.ymin))
+            if known:
+                axes.plot(*zip(*known, strict=True), label=name, marker=marker, markersize=3)
+        axes.set_ylim(bottom=min([0.0, *(value for values in series.values() for value in values if value == value)]))
         axes.set_title(title)
         axes.set_xlabel("train step")
-        if series:
+        if axes.lines:
             axes.legend(fontsize=8)
     with writing(folder.plot):
         partial = folder.plot.with_suffix(".partial")
