@@ -272,10 +272,12 @@ class Fold:
 
     def _end_eval(self, entry: OpenGroup | ClosedGroup, row: GroupRow) -> None:
         """It gets no final event, and ends once its members are resolved (design/groups#outcomes)."""
-        group = entry.group
-        if group is None:
-            return
-        if isinstance(row, RolloutRow | AnnotationRow | CancelRow) and entry.settled_at is None and group.settled:
+        if (
+            isinstance(row, RolloutRow | AnnotationRow | CancelRow)
+            and entry.settled_at is None
+            and entry.group is not None
+            and entry.group.settled
+        ):
             entry.settled_at = row.offset + 1
         if entry.settled_at is not None and entry.kin.is_eval:
             self._end(row.group, entry.settled_at, None, EVAL)

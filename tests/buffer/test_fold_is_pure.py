@@ -170,6 +170,15 @@ def test_a_restore_reads_what_is_needed_and_equals_the_shard(topics: dict[Topic,
     assert restored.fold.needed == live.needed
 
 
+def test_an_eval_group_ends_where_it_was_resolved_also_if_its_seed_comes_last() -> None:
+    """A final event, which it should not have, came first, and `rollouts` was read to its end."""
+    topics = inputs(
+        [rollout("b"), forged(rollout("b", 1)), *[rollout("a")] * 2], [fresh("b", run_kind="eval")], [final("b", 3)]
+    )
+    folds = [run(topics, Random(seed))[0] for seed in range(60)]
+    assert {fold.groups.closed[group_id("b")].as_of for fold in folds} == {2}
+
+
 def test_a_final_event_ends_a_group_that_nobody_has_heard_of() -> None:
     """Its records come too late to be worked for: they are told so in their rows, and are never sources."""
     log = PartitionLog(SETTINGS)
