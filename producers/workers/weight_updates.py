@@ -2,8 +2,9 @@
 
 Guarantees: `update` is called once for each policy that was current when the last call returned, one call at a time,
 and never cut short by a member that ends; who waits for `current` then samples with the policy that was current when it
-asked, or a newer one. Weights that can't be used are told, and tried again up to `TRIES` times; until then, and after,
-the engine goes on with those that it has. If it has none by then, that is an error. Leaves out: what is sampled
+asked, or a newer one. Weights that can't be used are told, and tried again for as long as their policy is current, as
+it may be their server that is away; until then the engine goes on with those that it has. If it has none after `TRIES`
+tries, that is an error. Leaves out: what is sampled
 (`checked_engine`); policies of a fenced trainer, which were never published.
 """
 
@@ -25,7 +26,7 @@ from rolloutlog.producers.workers.engine import Updatable
 logger = logging.getLogger(__name__)
 TRIES = 6
 RETRY_S = 1.0
-"""Before the second try; doubled before each that follows."""
+"""Before the second try; doubled before each that follows, up to `TRIES`."""
 UPDATE_S = 600.0
 """A call of `update` that takes longer has failed."""
 TICK_S = 0.2
@@ -92,7 +93,7 @@ class WeightUpdates:
         """The policy to load now: one that has become current, or one to try again."""
         current = self._policies.current
         if current is not None and current == self._tried:
-            is_again = 0 < self._failures < TRIES and asyncio.get_running_loop().time() >= self._retry_at
+            is_again = self._failures > 0 and asyncio.get_running_loop().time() >= self._retry_at
             return current if is_again else None
         self._failures = 0
         return current
@@ -113,14 +114,13 @@ class WeightUpdates:
 
     def _failed(self, policy: Policy, error: BaseException) -> None:
         self._failures += 1
-        wait_s = RETRY_S * 2 ** (self._failures - 1)
+        wait_s = RETRY_S * 2 ** (min(self._failures, TRIES) - 1)
         self._retry_at = asyncio.get_running_loop().time() + wait_s
-        then = f"try {self._failures} of {TRIES}, the next in {wait_s:g} s"
-        if self._failures == TRIES:
-            then = f"given up after {TRIES} tries"
+        is_over = self._loaded is None and self._failures >= TRIES
+        then = f"try {self._failures}, {'given up' if is_over else f'the next in {wait_s:g} s'}"
         goes_on = "nothing can be sampled" if self._loaded is None else f"{self._loaded} goes on"
         said = f"the engine can't load the weights of policy {policy}, {goes_on} ({then}): {line_of(error)}"
-        if self._failures == TRIES and self._loaded is None:
+        if is_over:
             raise EngineUnavailable(said, "are the weights where the trainer published them, and readable here?")
         logger.warning("%s", said)
 
