@@ -23,31 +23,47 @@ from rolloutlog.contract.service_settings.worker_settings import WorkerSettings
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.refusal import refusing, type_name
 from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.engine_rest import EngineRest
 from rolloutlog.producers.workers.weight_updates import WeightUpdates
 
 
 class CheckedEngine:
     """The engine of a worker; what it has besides is its own."""
 
-    def __init__(self, engine: Engine, updates: WeightUpdates | None, settings: WorkerSettings) -> None:
+    def __init__(
+        self, engine: Engine, updates: WeightUpdates | None, settings: WorkerSettings, rest: EngineRest | None = None
+    ) -> None:
+        """`rest` is told whether it answers."""
         self._engine, self._updates, self._settings = engine, updates, settings
+        self._rest = rest or EngineRest()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     async def render(self, messages: Sequence[dict[str, Any]]) -> list[int]:
         """Token ids of a conversation up to where the model speaks next. Raises EngineUnavailable."""
-        async with self._in_time():
+        async with self._asked():
             return await self._engine.render(messages)
 
     async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int | None = None) -> Sample:
         """Go on from these token ids. Raises EngineUnavailable."""
         if self._updates is not None:
             await self._updates.current()
-        async with self._in_time():
+        async with self._asked():
             sample = await self._engine.sample(prompt_ids, max_tokens=max_tokens)
+        self._rest.answered()
         check_sample(sample, getattr(self._engine, "vocabulary", None))
         return sample
+
+    @asynccontextmanager
+    async def _asked(self) -> AsyncGenerator[None]:
+        """Raises EngineUnavailable."""
+        try:
+            async with self._in_time():
+                yield
+        except EngineUnavailable:
+            self._rest.failed(asyncio.get_running_loop().time())
+            raise
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncGenerator[None]:

@@ -15,7 +15,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Generator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from functools import partial
 
 from asyncio_pool import AioPool
@@ -33,6 +33,7 @@ from rolloutlog.producers.policy_follower import PolicyFollower
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.workers.checked_engine import CheckedEngine
 from rolloutlog.producers.workers.engine import Engine, Updatable
+from rolloutlog.producers.workers.engine_rest import EngineRest
 from rolloutlog.producers.workers.environment import Choosing, Environment
 from rolloutlog.producers.workers.member_runner import MemberRunner
 from rolloutlog.producers.workers.own_score import RunDerivations
@@ -91,18 +92,25 @@ async def run_worker(
         )
         seeds = await stack.enter_async_context(PayloadReader(connection, Topic.SEEDS))
         prefixes, origins = Prefixes(producer.run, payloads), Origins(producer.run, seeds)
-        asked = None if engine is None else CheckedEngine(engine, updates, settings.worker)
+        rest = EngineRest()
+        asked = None if engine is None else CheckedEngine(engine, updates, settings.worker, rest)
         runner = MemberRunner(producer, policies, prefixes, origins, derivations, environment, asked, settings.worker)
-        return await Worker(leases, runner, concurrency, grace_s, ending).run()
+        return await Worker(leases, runner, rest, concurrency, grace_s, ending).run()
 
 
 class Worker:
     """Keeps up to `concurrency` members running."""
 
     def __init__(
-        self, leases: SeedLeases, runner: MemberRunner, concurrency: int, grace_s: float, stop: asyncio.Event
+        self,
+        leases: SeedLeases,
+        runner: MemberRunner,
+        rest: EngineRest,
+        concurrency: int,
+        grace_s: float,
+        stop: asyncio.Event,
     ) -> None:
-        self._leases, self._runner = leases, runner
+        self._leases, self._runner, self._rest = leases, runner, rest
         self._pool = AioPool(concurrency)
         self._grace_s = grace_s
         self._stop = stop
@@ -140,7 +148,10 @@ class Worker:
 
     @property
     def _seeds_that_fit(self) -> int:
-        """How many seeds may start now, if they ask for as many members as the last one: none is taken to lie about."""
+        """How many seeds may start now, if they ask for as many members as the last one: none is taken to lie about.
+        One where it must be seen whether the engine answers again."""
+        if self._rest.is_sick:
+            return 1
         return max(1, (self._pool.size - len(self._pool)) // self._last_size)
 
     def _log_waiting(self, *, has_seed: bool) -> None:
@@ -174,10 +185,14 @@ class Worker:
             self._stop.set()
 
     async def _room(self) -> None:
-        """Wait until a member may start, or the worker stops: a seed isn't taken to lie about."""
+        """Wait until a member may start and the engine has had its rest, or the worker stops: a seed isn't taken to lie
+        about."""
         while self._pool.is_full and not self._stop.is_set():
             self._freed.clear()
             await self._freed.wait()
+        while (left := self._rest.left(asyncio.get_running_loop().time())) and not self._stop.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), min(left, TICK_S))
 
     async def _end(self) -> None:
         """Once the worker stops: give running members their time, then cancel them."""

@@ -22,6 +22,7 @@ from rolloutlog.producers.environments.reversal import Reversal
 from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.producers.workers.checked_engine import CheckedEngine, check_sample
 from rolloutlog.producers.workers.engine import Engine
+from rolloutlog.producers.workers.engine_rest import EngineRest
 from rolloutlog.producers.workers.environment import Dispatch, Environment, Paused
 from rolloutlog.producers.workers.rollout_worker import Endings, run_worker
 from tests.producers.log import emit, everything, seed_of, until
@@ -92,6 +93,67 @@ async def test_an_engine_that_doesnt_answer_is_unavailable() -> None:
         await CheckedEngine(Scripted(), None, WorkerSettings(sample_s=0.01)).sample(TOKENIZER.encode("a"))
     with pytest.raises(EngineUnavailable, match=r"within 0\.01 s"):
         await CheckedEngine(Scripted(), None, WorkerSettings(sample_s=0.01)).render([])
+
+
+@pytest.mark.anyio
+async def test_an_engine_that_doesnt_answer_is_given_a_rest_until_it_does() -> None:
+    rest = EngineRest()
+    checked = CheckedEngine(Scripted(), None, WorkerSettings(sample_s=0.01), rest)
+    with pytest.raises(EngineUnavailable):
+        await checked.sample(TOKENIZER.encode("a"))
+    assert rest.is_sick
+    assert 0 < rest.left(asyncio.get_running_loop().time()) <= 1
+    await checked.sample(TOKENIZER.encode("e"))
+    assert not rest.is_sick
+
+
+def test_rests_double_however_many_members_fail_together() -> None:
+    rest, now, rests = EngineRest(), 0.0, list[float]()
+    for _ in range(8):
+        for _ in range(64):
+            rest.failed(now)
+        rests.append(rest.left(now))
+        now += rests[-1]
+        assert not rest.left(now)
+    assert rests == [1, 2, 4, 8, 16, 30, 30, 30]
+    rest.answered()
+    rest.failed(now)
+    assert rest.left(now) == 1
+
+
+class Away(Scripted):
+    """Can't be reached at first."""
+
+    def __init__(self) -> None:
+        self.asked, self.is_back = 0, asyncio.Event()
+
+    async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int | None = None) -> Sample:
+        if not self.is_back.is_set():
+            self.asked += 1
+            raise EngineUnavailable("refused")
+        return sample(segments=[(0, 0, 0)])
+
+
+@pytest.mark.broker
+async def test_a_worker_whose_engine_is_away_takes_hardly_any_seed(settings: Settings) -> None:
+    engine, table = Away(), EnvironmentTable([Reversal(2)])
+    async with PolicyPublisher(settings):
+        await emit(settings, *(seed_of(f"g{n}", 1, env="reversal", task={"word": "ab"}) for n in range(20)))
+        stop = asyncio.Event()
+        running = asyncio.create_task(run_worker(settings, table, engine, stop=stop, session_timeout_ms=SESSION_MS))
+        await until(lambda: engine.asked > 0)
+        await asyncio.sleep(1.5)
+        assert engine.asked <= 12, "eight that began together, and one after each rest"
+        engine.is_back.set()
+
+        async def all_ended() -> bool:
+            return len(await data(settings)) == 20
+
+        await until(all_ended)
+        stop.set()
+        endings = await running
+    assert endings["aborted"] == engine.asked
+    assert endings["completed"] == 20 - engine.asked
 
 
 def worker_of(settings: Settings, **given: Any) -> Settings:
