@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.broker import EmbeddedKafka, find
 from rolloutlog.broker.install.flock import locked
 from rolloutlog.broker.process.data_folder import default_data_dir
 from rolloutlog.contract.errors import BrokerFailed, PathUnusable, ServiceFailed
@@ -74,7 +74,7 @@ async def run_live(
     services_of(settings, flags, None)  # what can't work is refused before anything is started
     async with AsyncExitStack() as stack:
         stack.enter_context(_held(logs))
-        address, broker = address_of(settings, data_dir), None
+        address, broker = _address_of(settings, data_dir), None
         if address is None:
             broker = await stack.enter_async_context(EmbeddedKafka(data_dir or default_data_dir(), fast_start=False))
             address = broker.bootstrap_servers
@@ -87,6 +87,15 @@ async def run_live(
         watch(Watched(address, supervision, first))
         ended = await _with_broker(supervision, broker, settings.loop.restarts, tell, stop)
         return LiveReport(ended, await _last_step(reachable), supervision.started_again)
+
+
+def _address_of(settings: Settings, data_dir: Path | None) -> str | None:
+    """The address given, or of a broker that runs in the data folder on its own; not of one that ends with another run:
+    whether that has just died, and may be started again, its start finds out."""
+    if settings.bootstrap_servers is not None or settings.command_config is not None:
+        return address_of(settings, data_dir)
+    found = find(data_dir)
+    return None if found is None or found.owner is not None else found.bootstrap_servers
 
 
 async def _prepared(settings: Settings) -> int:

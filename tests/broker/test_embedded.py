@@ -13,6 +13,8 @@ import pytest
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.contract.errors import BrokerFailed, SettingsError
+from rolloutlog.contract.settings import Settings
+from rolloutlog.supervisor.live_run import run_live
 from tests.broker import log_client
 from tests.broker.processes import process_of
 
@@ -66,6 +68,13 @@ def test_it_takes_records_of_eight_mebibytes(broker: EmbeddedKafka) -> None:
 def test_a_second_owner_of_the_folder_is_refused(broker: EmbeddedKafka) -> None:
     with pytest.raises(BrokerFailed, match=r"belongs to process \d+"), EmbeddedKafka(broker.data_dir):
         pass
+    assert process_of(broker.state).is_running()
+
+
+def test_a_run_beside_it_is_refused_since_it_would_lose_its_broker(broker: EmbeddedKafka, tmp_path: Path) -> None:
+    settings = Settings.model_validate({"loop": {"environments": ["reversal"]}})
+    with pytest.raises(BrokerFailed, match=r"belongs to process \d+ and ends with it"):
+        asyncio.run(run_live(settings, [], tmp_path, data_dir=broker.data_dir))
     assert process_of(broker.state).is_running()
 
 
