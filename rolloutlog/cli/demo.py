@@ -26,6 +26,7 @@ from rolloutlog.settings_sources import load
 
 if TYPE_CHECKING:
     from rolloutlog.broker import EmbeddedKafka, StartProgress
+    from rolloutlog.cli.demonstration.live_demo import DemoFolder, Target
     from rolloutlog.cli.demonstration.loop_follower import LoopFollower
 
 NAMESPACE = "demo"
@@ -60,17 +61,26 @@ def demo(
 
 
 def _live(parent: Path, steps: int | None, seconds: float | None, as_json: bool) -> None:
-    from rolloutlog.cli.demonstration.live_demo import DemoFolder, LiveDemo, Target
+    from rolloutlog.cli.demonstration.live_demo import DemoFolder, Target
 
-    folder = DemoFolder.new(parent)
-    with _broker(data_dir=folder.broker, fast_start=False) as broker:
-        settings = load({"bootstrap_servers": broker.bootstrap_servers}, folder.config).settings
-        reports = list[dict[str, Any]]()
-        with _screen() as show:  # which is left as it was last, before anything is said below it
-            demonstration = LiveDemo(folder, settings, Target(steps, seconds), show)
-            serve(lambda stop: demonstration.run(stop, note), reports.append, end_s=END_S)
+    folder, reports = DemoFolder.new(parent), list[dict[str, Any]]()
+    try:
+        _learn(folder, Target(steps, seconds), reports.append)
+    except KeyboardInterrupt:
+        note(f"it goes on with `{folder.again}`")
+        raise
     for report in reports:
         print_json(report) if as_json else _print(report)
+
+
+def _learn(folder: DemoFolder, target: Target, show_report: Callable[[dict[str, Any]], None]) -> None:
+    from rolloutlog.cli.demonstration.live_demo import LiveDemo
+
+    with _broker(data_dir=folder.broker, fast_start=False) as broker:
+        settings = load({"bootstrap_servers": broker.bootstrap_servers}, folder.config).settings
+        with _screen() as show:  # which is left as it was last, before anything is said below it
+            demonstration = LiveDemo(folder, settings, target, show)
+            serve(lambda stop: demonstration.run(stop, note), show_report, end_s=END_S)
 
 
 def _print(report: dict[str, Any]) -> None:
