@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -134,6 +135,19 @@ async def test_going_back_to_a_policy_makes_void_what_came_after(log: Log, tmp_p
     report = await trained(settings, 1, resume=Policy(0, 1))
     assert report.policy == "1:2"
     assert sorted((final.timeline, final.step) for final in await log.finals())[-2:] == [(1, 2), (1, 2)]
+
+
+async def test_a_policy_can_be_gone_back_to_whose_checkpoint_is_there_no_more(log: Log, tmp_path: Path) -> None:
+    """Only the newest are kept; weights that were published are."""
+    settings = training_settings(
+        log.settings, tmp_path / "run", training={"checkpoint_steps": 1, "keep_checkpoints": 1}
+    )
+    training = asyncio.create_task(trained(settings, 3))
+    await log.write(*groups(6))
+    await training
+    assert (await trained(settings, 1, resume=Policy(0, 1))).policy == "1:2"
+    shutil.rmtree(RunFolder.of(settings).checkpoints)
+    assert (await trained(settings, 1, resume=Policy(1, 2))).policy == "2:3"
 
 
 async def test_evaluations_never_train_and_their_reward_is_in_the_row(log: Log, tmp_path: Path) -> None:

@@ -146,6 +146,15 @@ class CheckpointFolder:
             raise NotFound(f"no checkpoint at or before step {last} is on the log that the current timeline shares")
         return None
 
+    def is_sound(self, run: str, saved: SavedCheckpoint) -> bool:
+        """True where it could be gone back to; why not is told."""
+        try:
+            self._where(saved, run)
+        except (CheckpointUnusable, RunMismatch) as error:
+            log.warning("%s", error.message)
+            return False
+        return True
+
     def weights(self, run: str, saved: SavedCheckpoint, policy: Policy) -> Saved:
         """Publish those of a checkpoint. Raises as `load`, and SettingsError where nobody said how."""
         if self._publish is None:
@@ -183,6 +192,15 @@ class CheckpointFolder:
 
     def _finish(self, saved: SavedCheckpoint, run: str) -> Path:
         """Where the file is, once it is there and sound; renamed where a crash left that out."""
+        path, there = self._path_of(saved, run), self._where(saved, run)
+        if there != path:
+            log.warning("%s gets its name: its step is on the log, and the trainer ended before", path)
+            with _writing(path):
+                _rename(path)
+        return path
+
+    def _where(self, saved: SavedCheckpoint, run: str) -> Path:
+        """Where the file is now, there and sound, under its name or the one before."""
         path, hint = self._path_of(saved, run), OLDER.format(step=saved.step - 1)
         try:
             there = next((one for one in (path, _partial(path)) if one.is_file()), None)
@@ -195,11 +213,7 @@ class CheckpointFolder:
             raise CheckpointUnusable(f"the checkpoint of step {saved.step}, {path}, isn't there", hint)
         if digest != saved.digest:
             raise CheckpointUnusable(f"the checkpoint of step {saved.step}, {there}, isn't what was written", hint)
-        if there != path:
-            log.warning("%s gets its name: its step is on the log, and the trainer ended before", path)
-            with _writing(path):
-                _rename(path)
-        return path
+        return there
 
     def _path_of(self, saved: SavedCheckpoint, run: str) -> Path:
         """Where its file lies: in this folder, wherever that was then."""

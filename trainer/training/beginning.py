@@ -7,6 +7,7 @@ the steps after it become void. Leaves out: reading the groups, which the stream
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -54,14 +55,16 @@ def beginning(last_step: int, current: PublishedPolicy | None, checkpoint: Saved
     return Beginning(current, is_back=published < last_step)
 
 
-async def read_beginning(settings: Settings, resume: Resume | None) -> Beginning:
-    """Of the run as it stands on the log; `resume` as it was asked for. Raises SettingsError where nothing is there to
-    go back to, UnknownPolicy, and what reading raises."""
+async def read_beginning(
+    settings: Settings, resume: Resume | None, is_sound: Callable[[SavedCheckpoint], bool]
+) -> Beginning:
+    """Of the run as it stands on the log; `resume` as it was asked for, and whether the file of a checkpoint is there.
+    Raises SettingsError where nothing is there to go back to, UnknownPolicy, and what reading raises."""
     connection = await connect(settings, Role.TRAINER)
     policies, run = await read_policy_log(connection), await read_run(connection)
     history = policies.history
     if resume is not None:
-        return await _asked(connection, resume, policies)
+        return await _asked(connection, resume, policies, is_sound)
     if not history.started:
         return Beginning()
     marks = live_watermarks(run, policies)
@@ -70,11 +73,15 @@ async def read_beginning(settings: Settings, resume: Resume | None) -> Beginning
     return beginning(last, current, newest_live(policies.checkpoints.values(), history))
 
 
-async def _asked(connection: Connection, resume: Resume, policies: PolicyFold) -> Beginning:
-    """What somebody asks to go back to: a checkpoint, also where it is named by its policy, else published weights."""
+async def _asked(
+    connection: Connection, resume: Resume, policies: PolicyFold, is_sound: Callable[[SavedCheckpoint], bool]
+) -> Beginning:
+    """What somebody asks to go back to: a checkpoint, also where it is named by its policy, else published weights; of
+    old checkpoints the log alone is left."""
     live = {saved.policy: saved for saved in policies.checkpoints.values() if _is_live(saved, policies)}
     if isinstance(resume, Policy):
-        if resume in live:
+        is_published = resume in policies.history.published
+        if resume in live and (not is_published or is_sound(live[resume])):
             return Beginning(checkpoint=live[resume])
         return Beginning(await find_published(connection, resume), is_back=True)
     if not live:

@@ -96,7 +96,9 @@ class ModelTraining:
         model = chosen_model(settings)
         stepping = ModelStep(model, chosen_optimizer(settings.optimizer, model), settings)
         checkpoints = self._checkpoints(stepping)
-        began = asyncio.run(read_beginning(settings, self._resume))
+        began = asyncio.run(
+            read_beginning(settings, self._resume, lambda saved: checkpoints.is_sound(settings.run_id, saved))
+        )
         with SyncGroupStream(settings, self._start(began, model, checkpoints)) as stream:
             self._stream = stream
             self._begin(stream, began, model, checkpoints)
