@@ -122,6 +122,16 @@ def test_the_newest_that_are_live_stay(log: Log, tmp_path: Path, kept: int) -> N
     assert names(tmp_path) == ["0:2", "1:3"][-kept:]
 
 
+def test_files_of_a_run_that_had_the_same_name_push_out_none(log: Log, tmp_path: Path) -> None:
+    """As lie there where topics were deleted and the folder wasn't."""
+    for old in ("0-1-00000000", "0-1-ffffffff", "0-9-00000000"):
+        (tmp_path / f"{log.settings.run_id}-{old}.safetensors").touch()
+    Job(log, tmp_path, keep=1).steps(1)
+    job = Job(log, tmp_path)
+    with job.open() as stream:
+        assert job.checkpoints.load(stream)
+
+
 def test_a_rename_that_a_crash_left_out_is_finished(log: Log, tmp_path: Path) -> None:
     job = Job(log, tmp_path)
     weight = job.steps(2)

@@ -230,12 +230,13 @@ class CheckpointFolder:
         """It is on the log: give it its name, and remove those that nobody goes back to."""
         with _writing(path):
             _rename(path)
-            files = sorted(self._files(run), key=lambda one: one.step)
-            own = next(one for one in files if one.path.name == path.name)
-            live = [one for one in files if one.is_named and history.is_live(one.timeline, one.step)]
-            for one in files:
-                is_past = one[:2] <= own[:2]  # not of a trainer that has started since
-                if is_past and one not in live[-self._keep :]:
+            every = list(self._files(run))
+            own = next(one for one in every if one.path.name == path.name)
+            past = [one for one in every if one[:2] <= own[:2]]  # not of a trainer that has started since, or of old
+            live = [one for one in past if one.is_named and history.is_live(one.timeline, one.step)]
+            live.sort(key=lambda one: (one.step, one == own))
+            for one in past:
+                if one not in live[-self._keep :]:
                     _remove(one.path)
 
     def _files(self, run: str) -> Iterator[_CheckpointFile]:
