@@ -21,9 +21,9 @@ from tests.trainer.desk import rollout
 from tests.trainer.log import Log
 
 
-async def cut(connection: Connection, topic: Topic, offset: int) -> None:
-    """Delete what lies below an offset of partition 0."""
-    place = TopicPartition(connection.names.topic(topic), 0)
+async def cut(connection: Connection, topic: Topic, offset: int, partition: int = 0) -> None:
+    """Delete what lies below an offset of a partition."""
+    place = TopicPartition(connection.names.topic(topic), partition)
     await with_admin(connection, lambda admin: admin.delete_records({place: RecordsToDelete(before_offset=offset)}))
 
 

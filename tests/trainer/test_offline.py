@@ -18,6 +18,7 @@ from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.partitions import partition_of
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import TrainerSettings
+from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.run_record import declare
@@ -29,6 +30,7 @@ from rolloutlog.trainer.stream.group_view import groups_view
 from rolloutlog.trainer.stream.starting import Start
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log, now
+from tests.trainer.test_cut_log import cut
 from tests.trainer.test_stream import drained, group
 
 pytestmark = pytest.mark.broker
@@ -132,6 +134,19 @@ async def test_what_came_after_the_draw_or_the_end_is_not_theirs(log: Log) -> No
     late = await audit(whole.settings)
     assert (late.ok, late.counts.superseded["late"], late.counts.terms["pending"]) == (True, 1, 1)
     assert (await audit(short.settings)).counts.produced == 3
+
+
+@pytest.mark.parametrize("topic", [Topic.GROUP_EVENTS, Topic.ROLLOUTS])
+async def test_a_source_that_was_cut_is_refused(log: Log, topic: Topic) -> None:
+    """Without the final events nobody knows what a group was when it was trained."""
+    await recorded(log, "a")
+    settings = log.settings.model_copy(update={"trainer": TrainerSettings(batch_groups=1)})
+    assert (await run_dispatch(settings, step=6, drain=True)).groups == 1
+    made = await offline(log)
+    await cut(log.connection, topic, 1, partition_of(id_of("a"), 3))
+    with pytest.raises(RecordsDeleted, match=topic.value):
+        async with GroupStream(made.settings):
+            pass
 
 
 async def test_what_lies_before_the_first_offset_is_not_read(log: Log) -> None:

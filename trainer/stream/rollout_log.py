@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from rolloutlog.contract.errors import RecordsDeleted
 from rolloutlog.contract.events.declared_source import DeclaredSource
 from rolloutlog.contract.events.group_events import GroupFinal, is_chunk
 from rolloutlog.contract.policies import History
@@ -24,7 +25,7 @@ from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.steady_tail import SteadyTail
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import RunRecord
-from rolloutlog.kafka.source_log import source_ends, source_of
+from rolloutlog.kafka.source_log import LOST, source_ends, source_of
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.stream.restoring import known_event, read_between
 
@@ -93,10 +94,18 @@ async def open_rollout_log(
 
 
 async def _drawn_at(connection: Connection, history: History, partitions: int) -> dict[int, dict[str, int]]:
-    """Where the source's own trainer drew each group, by its first live final event."""
+    """Where the source's own trainer drew each group, by its first live final event. Raises RecordsDeleted."""
     places = [(Topic.GROUP_EVENTS, number) for number in range(partitions)]
     found: dict[int, dict[str, int]] = {number: {} for number in range(partitions)}
-    async for events in read_between(connection, dict.fromkeys(places, 0), await ends_at(connection, places)):
+    known = await ends_at(connection, places)
+    for (topic, number), lie in known.items():
+        if lie.first:
+            raise RecordsDeleted(
+                f"{connection.names.topic(topic)}/{number} begins at offset {lie.first}, so nobody knows any more "
+                "where the source's trainer drew its groups",
+                LOST,
+            )
+    async for events in read_between(connection, dict.fromkeys(places, 0), known):
         for event in events:
             said = None if is_chunk(event) else known_event(event, partitions)
             if isinstance(said, GroupFinal) and history.is_live(said.timeline, said.step):
