@@ -22,7 +22,7 @@ from fsspec import AbstractFileSystem, url_to_fs
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from rolloutlog.contract.errors import WeightsUnusable, WeightsUnwritten
+from rolloutlog.contract.errors import SettingsError, WeightsUnusable, WeightsUnwritten
 from rolloutlog.contract.policies import Policy
 from rolloutlog.policy.transformer import CausalTransformer, ModelShape
 
@@ -35,7 +35,7 @@ class SavedWeights(NamedTuple):
 
 
 def save_weights(model: torch.nn.Module, place: Path | str, policy: Policy) -> SavedWeights:
-    """Write a model's weights. Raises WeightsUnwritten."""
+    """Write a model's weights. Raises WeightsUnwritten, SettingsError."""
     body = weights_of(model)
     name = f"policy-{policy.timeline}-{policy.version}-{secrets.token_hex(4)}.safetensors"
     try:
@@ -45,10 +45,19 @@ def save_weights(model: torch.nn.Module, place: Path | str, policy: Policy) -> S
 
 
 def weights_of(model: torch.nn.Module) -> bytes:
-    """A model's weights in one buffer, with its sizes where it is one of ours. Tensors that share memory are whole."""
-    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in model.state_dict().items()}
+    """A model's weights in one buffer, with its sizes where it is one of ours. Tensors that share memory are whole.
+    Raises SettingsError for a state that safetensors can't hold."""
+    state = model.state_dict()
+    if odd := [name for name, tensor in state.items() if not isinstance(tensor, torch.Tensor)]:
+        raise SettingsError(
+            f"weights can't hold {odd[0]} of the model, a {type(state[odd[0]]).__name__}", "tensors alone"
+        )
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}
     sizes = json.dumps(model.shape.facts(), sort_keys=True) if isinstance(model, CausalTransformer) else None
-    return save(tensors, metadata={"shape": sizes} if sizes else None)
+    try:
+        return save(tensors, metadata={"shape": sizes} if sizes else None)
+    except KeyError as error:  # a dtype that files lack
+        raise SettingsError(f"weights can't hold tensors of {error.args[0]}", "plain dtypes alone") from error
 
 
 def load_weights(uri: str, digest: str | None) -> dict[str, torch.Tensor]:

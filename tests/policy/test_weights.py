@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from rolloutlog.contract.errors import WeightsUnusable, WeightsUnwritten
+from rolloutlog.contract.errors import SettingsError, WeightsUnusable, WeightsUnwritten
 from rolloutlog.contract.policies import Policy
 from rolloutlog.policy.transformer import CausalTransformer, ModelShape
 from rolloutlog.policy.weights import load_weights, model_of, put_weights, save_weights
@@ -104,3 +104,21 @@ def test_a_module_that_isnt_ours_and_ties_its_weights_comes_back(tmp_path: Path)
     assert torch.equal(other.state_dict()["0.weight"], made.state_dict()["1.weight"])
     with pytest.raises(WeightsUnusable, match="doesn't say the sizes"):
         model_of(uri, digest)
+
+
+class Odd(torch.nn.Linear):
+    """A module that keeps more than tensors."""
+
+    def get_extra_state(self) -> object:
+        return {"scale": 1}
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [(Odd(1, 1), "_extra_state of the model, a dict"), (torch.nn.Linear(1, 1).to(torch.complex128), "complex128")],
+    ids=["no-tensor", "dtype"],
+)
+def test_what_weights_cant_hold_is_told(tmp_path: Path, made: torch.nn.Module, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        save_weights(made, tmp_path, Policy(0, 0))
+    assert list(tmp_path.iterdir()) == []
