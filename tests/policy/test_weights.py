@@ -115,7 +115,10 @@ class Odd(torch.nn.Linear):
 
 @pytest.mark.parametrize(
     ("made", "said"),
-    [(Odd(1, 1), "_extra_state of the model, a dict"), (torch.nn.Linear(1, 1).to(torch.complex128), "complex128")],
+    [
+        (Odd(1, 1), "_extra_state of the model, a dict"),
+        (torch.nn.ParameterList([torch.zeros(1, dtype=torch.complex128)]), "complex128"),
+    ],
     ids=["no-tensor", "dtype"],
 )
 def test_what_weights_cant_hold_is_told(tmp_path: Path, made: torch.nn.Module, said: str) -> None:
