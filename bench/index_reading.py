@@ -22,7 +22,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
-from rolloutlog.kafka.loop.collection import seldom_collected
+from rolloutlog.kafka.loop.collection import SeldomCollected
 from rolloutlog.kafka.loop.index_reader import index_row
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.write.writing import Writer
@@ -34,7 +34,7 @@ BARE, OURS, DECODED, FOLDED = "a bare consumer", "ours", "and decoded", "and fol
 
 def measure() -> list[Figure]:
     """Seconds of each, beside a bare consumer."""
-    with EmbeddedKafka(fast_start=False) as broker, seldom_collected():
+    with EmbeddedKafka(fast_start=False) as broker, SeldomCollected():
         seconds = asyncio.run(_seconds(broker.bootstrap_servers))
     return [*_figures(seconds)]
 

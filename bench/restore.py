@@ -28,7 +28,7 @@ from rolloutlog.contract.ids import ID_BYTES, id_of
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind
-from rolloutlog.kafka.loop.collection import seldom_collected
+from rolloutlog.kafka.loop.collection import SeldomCollected
 
 NAME = "restore"
 ROWS, MILLION = 40_000, 1_000_000
@@ -72,7 +72,7 @@ def restored(values: Sequence[bytes]) -> Fold:
 def _live(name: str, *, trained: bool) -> Iterable[Figure]:
     """Seconds, rows a second beside reading alone, and bytes kept a row."""
     values = live_rows(trained=trained)
-    with seldom_collected():
+    with SeldomCollected():
         start = process_time()
         for value in values:
             decode(value)

@@ -55,7 +55,7 @@ class Plain(Sampler):
     def picked(self, pending: PendingGroup, step: int | None) -> Pick:
         decision = self._decide(pending, step)
         assert isinstance(decision, Ready)
-        return Pick(pending, decision.verdict, self._final(pending, decision))
+        return Pick(pending, decision.verdict, self._final(pending, decision, step))
 
     def take(self, picks: Sequence[Pick]) -> None:
         for pick in picks:
