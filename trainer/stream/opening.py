@@ -32,13 +32,14 @@ from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of
 from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.dispatch.step import StepWriter
+from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.filters import GroupFilter
 from rolloutlog.trainer.stream.intake import Budget, Intake
-from rolloutlog.trainer.stream.restoring import read_rejected, restore_endings
+from rolloutlog.trainer.stream.restoring import Restored, read_rejected, restore_endings
 from rolloutlog.trainer.stream.rollout_log import RolloutLog, open_rollout_log
 from rolloutlog.trainer.stream.sealed_records import check_seals
 from rolloutlog.trainer.stream.seed_reader import SeedReader
-from rolloutlog.trainer.stream.starting import Start, check_first_step, first_step, start_point
+from rolloutlog.trainer.stream.starting import Start, StartPoint, check_first_step, first_step, start_point
 
 log = logging.getLogger(__name__)
 
@@ -106,10 +107,7 @@ async def open_parts(
     highs = {number: end.high for (_, number), end in known.items()}
     restored = await restore_endings(connection, history, origin.marks, highs, wait_s=HIDDEN_S, passes=rollouts.offline)
     check_first_step(start, history, restored.last_step)
-    marked = {number: 0 if restored.begun else mark.low for number, mark in enumerate(marks)}
-    lows = {number: max(low, rollouts.begins[number]) for number, low in marked.items()} | {**(start.offsets or {})}
-    if start.latest:  # what was deleted above a watermark would be skipped
-        lows = {number: max(low, known[Topic.ROLLOUTS, number].first) for number, low in lows.items()}
+    lows = _lows(start, origin, restored, rollouts)
     below = rollouts.begins if rollouts.offline else lows  # a later pass begins there again
     rejected = await read_rejected(rollouts.connection, below, wait_s=HIDDEN_S)
     tail = await stack.enter_async_context(rollouts.tail(lows))
@@ -119,9 +117,7 @@ async def open_parts(
         for number, endings in restored.endings.items()
     }
     seeds = await stack.enter_async_context(await _seed_tail(connection, marks))
-    for (_, number), end in known.items():
-        skips = lows[number] > marks[number].low if origin.marks.said else start.offsets is None and end.first > 0
-        assemblies[number].cut_below = cut_below(number, end) if skips else 0
+    _note_cuts(start, origin, rollouts, assemblies)
     trainer = settings.trainer
     budget = Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups)
     dispatch = DispatchPolicy(
@@ -154,6 +150,25 @@ async def open_parts(
         step=first_step(start, history, restored.last_step),
         resumed=origin.checkpoint,
     )
+
+
+def _lows(start: Start, origin: StartPoint, restored: Restored, rollouts: RolloutLog) -> dict[int, int]:
+    """Where each partition of `rollouts` is read from."""
+    marks = enumerate(origin.marks.partitions)
+    marked = {number: 0 if restored.begun else mark.low for number, mark in marks}
+    lows = {number: max(low, rollouts.begins[number]) for number, low in marked.items()} | {**(start.offsets or {})}
+    if start.latest:  # what was deleted above a watermark would be skipped
+        return {number: max(low, rollouts.known[Topic.ROLLOUTS, number].first) for number, low in lows.items()}
+    return lows
+
+
+def _note_cuts(start: Start, origin: StartPoint, rollouts: RolloutLog, assemblies: Mapping[int, Assembly]) -> None:
+    """Tell each assembly what lies below it that nobody reads."""
+    marks, said = origin.marks.partitions, origin.marks.said
+    for (_, number), end in rollouts.known.items():
+        assembly = assemblies[number]
+        skips = assembly.next_offset > marks[number].low if said else start.offsets is None and end.first > 0
+        assembly.cut_below = cut_below(number, end) if skips else 0
 
 
 def check_offline(run: RunRecord, settings: Settings, start: Start) -> None:
