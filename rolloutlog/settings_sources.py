@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,15 @@ from rolloutlog.contract.settings import Settings
 
 PREFIX = "ROLLOUTLOG_"
 DEFAULT_FILE = Path("rolloutlog.toml")
-OTHER_VARIABLES = frozenset({"ROLLOUTLOG_DATA_DIR", "ROLLOUTLOG_CACHE_DIR", "ROLLOUTLOG_MAVEN_REPOSITORY"})
-"""Variables that aren't settings of a run: folders of the embedded broker, and where its jars come from."""
+OTHER_VARIABLES = frozenset({
+    "ROLLOUTLOG_DATA_DIR", "ROLLOUTLOG_CACHE_DIR", "ROLLOUTLOG_MAVEN_REPOSITORY", "ROLLOUTLOG_BIN",
+})  # fmt: skip
+"""Variables that aren't settings of a run: folders of the embedded broker, where its jars come from, and where people's
+own scripts find the commands."""
+SERVICE_LINK = re.compile(
+    r"ROLLOUTLOG_\w*?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+"""What Kubernetes puts into every container beside a service whose name begins with `rolloutlog-`: nobody's setting."""
 
 
 class _Sources(BaseSettings, Settings):  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -128,7 +136,7 @@ def _toml(path: Path) -> dict[str, Any]:
 def _refuse_unknown_variables() -> None:
     known = {variable_of(name) for name in known_names()} | OTHER_VARIABLES
     for name in os.environ:
-        if name.startswith(PREFIX) and name not in known:
+        if name.startswith(PREFIX) and name not in known and not SERVICE_LINK.fullmatch(name):
             raise SettingsError(f"the variable {name} isn't known{_nearest(name, known)}")
 
 

@@ -76,6 +76,28 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(monkeypatch: pytes
         load({})
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ROLLOUTLOG_BROKER_SERVICE_HOST",
+        "ROLLOUTLOG_BROKER_SERVICE_PORT",
+        "ROLLOUTLOG_BROKER_SERVICE_PORT_PLAINTEXT",
+        "ROLLOUTLOG_BROKER_PORT",
+        "ROLLOUTLOG_BROKER_PORT_9092_TCP",
+        "ROLLOUTLOG_BROKER_PORT_9092_TCP_ADDR",
+        "ROLLOUTLOG_PORT_9092_UDP_PROTO",
+        "ROLLOUTLOG_BIN",
+    ],
+)
+def test_what_kubernetes_and_scripts_name_beside_the_run_is_no_setting(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A service named `rolloutlog-broker` puts its address into every container of the namespace."""
+    before = load({}).settings
+    monkeypatch.setenv(name, "10.0.0.7")
+    assert load({}).settings == before
+
+
 def test_an_unknown_key_of_the_file_is_refused_with_the_nearest_name() -> None:
     write("[trainer]\nbatch_group = 3\n")
     with pytest.raises(
