@@ -4,6 +4,7 @@ does (design/trainer#checkpoints)."""
 from __future__ import annotations
 
 import asyncio
+import resource
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +203,11 @@ def test_parts_that_the_file_lacks_are_named(log: Log, tmp_path: Path) -> None:
     wider = CheckpointFolder(tmp_path, model=torch.nn.Linear(2, 1, bias=False), optimizer=job.optimizer)
     with job.open() as stream, pytest.raises(SettingsError, match="isn't like the one here: Error"):
         wider.load(stream)
+    events = len(asyncio.run(log.read(Topic.POLICY_VERSIONS)))
+    for other, said in ((more, "schedule is only in"), (wider, r"weight is \[1, 1\] there, and \[1, 2\] here")):
+        with pytest.raises(SettingsError, match=said):
+            job.open(Start(resume=other))
+    assert len(asyncio.run(log.read(Topic.POLICY_VERSIONS))) == events, "nothing was begun"
     with pytest.raises(SettingsError, match="keep=0"):
         CheckpointFolder(tmp_path, keep=0)
     with pytest.raises(SettingsError, match="called rng"):
@@ -242,9 +248,30 @@ def test_a_folder_that_cant_be_written_leaves_the_batch_as_it_was(log: Log, tmp_
         job.train(batch, stream, save=False)
 
 
-def test_a_run_may_be_called_anything(log: Log, tmp_path: Path) -> None:
-    """Slashes, blanks, percent signs: names of files aren't names of runs."""
-    settings = log.settings.model_copy(update={"run": "team/run 7%", "namespace": f"{log.settings.namespace}-run"})
+def test_a_full_disk_leaves_the_batch_as_it_was_and_no_file(log: Log, tmp_path: Path) -> None:
+    job = Job(log, tmp_path)
+    job.checkpoints = CheckpointFolder(tmp_path, model=job.model, large=torch.nn.Linear(100, 100))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with job.open() as stream:
+        asyncio.run(log.write(*group("a")))
+        batch = next(iter(stream))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        try:
+            with pytest.raises(PathUnusable, match="can't keep a checkpoint") as caught:
+                job.train(batch, stream)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert caught.value.exit_code == 2
+        assert list(tmp_path.iterdir()) == []
+        assert asyncio.run(log.finals()) == []
+        job.train(batch, stream)
+    assert names(tmp_path) == ["0:1"]
+
+
+@pytest.mark.parametrize("name", ["team/run 7%", "🚀" * 100 + "/7"], ids=["signs", "long"])
+def test_a_run_may_be_called_anything(log: Log, tmp_path: Path, name: str) -> None:
+    """Slashes, blanks, percent signs, hundreds of letters: names of files aren't names of runs."""
+    settings = log.settings.model_copy(update={"run": name, "namespace": f"{log.settings.namespace}-run"})
     log = Log(settings)
     asyncio.run(log.create())
     weight = Job(log, tmp_path, keep=1).steps(2)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,11 +46,27 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
         shutil.rmtree(room, ignore_errors=True)
 
 
+@dataclass(slots=True, frozen=True)
+class TensorShape:
+    """In an outline, a tensor of these sizes."""
+
+    sizes: tuple[int, ...]
+
+
 def read_state(path: Path) -> dict[str, Any]:
     """What was written. Raises CheckpointUnusable."""
+    return _read(path, lambda file, name: file.get_tensor(name).clone())
+
+
+def read_outline(path: Path) -> dict[str, Any]:
+    """The same with a `TensorShape` for each tensor, of which nothing is read. Raises CheckpointUnusable."""
+    return _read(path, lambda file, name: TensorShape(tuple(file.get_slice(name).get_shape())))
+
+
+def _read(path: Path, tensor_of: Callable[[Any, str], Any]) -> dict[str, Any]:
     try:
         with cast("Any", safetensors).safe_open(path, "pt") as file:
-            return _unpacked(json.loads(file.metadata()[STATE]), file.get_tensor)
+            return _unpacked(json.loads(file.metadata()[STATE]), lambda name: tensor_of(file, name))
     except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise CheckpointUnusable(f"{path} is no checkpoint: {error}") from error
 
@@ -70,10 +88,10 @@ def _packed(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
     raise SettingsError(f"a checkpoint can't hold {name}, a {type(value).__name__}", "tensors, numbers, texts, dicts")
 
 
-def _unpacked(shape: Any, tensor_of: Any) -> Any:
+def _unpacked(shape: Any, tensor_of: Callable[[str], Any]) -> Any:
     match shape:
         case {"tensor": name}:
-            return tensor_of(name).clone()
+            return tensor_of(name)
         case {"dict": items}:
             return {key: _unpacked(one, tensor_of) for key, one in items}
         case {"tuple": parts}:
