@@ -117,6 +117,22 @@ async def test_whole_groups_are_yielded_step_by_step_and_recorded_with_the_polic
     assert policies == [None, Policy(0, 0), Policy(0, 1)]
 
 
+async def test_a_dropped_group_gives_up_its_place_while_records_keep_coming(log: Log) -> None:
+    """An end on the log is what lets the next group begin, and workers that are busy never leave a pause
+    (design/trainer#steps)."""
+    async with GroupStream(with_trainer(log.settings, batch_groups=2)) as stream:
+        waiting = asyncio.create_task(anext(stream.batches()))
+        await log.write(*(rollout(i, 0, reward=1.0, group=id_of("same")) for i in range(2)))
+        ends = list[GroupFinal]()
+        for number in range(60):
+            await log.write(rollout(0, 0, group=id_of("open", number)))
+            if ends := await log.finals():
+                break
+        assert [(one.group, one.reason) for one in ends] == [(id_of("same"), DropReason.ZERO_VARIANCE)]
+        assert not waiting.done()
+        waiting.cancel()
+
+
 async def test_what_was_trained_is_never_yielded_again(log: Log) -> None:
     """Exactly once over restarts; what was drawn and not told is drawn again (decisions/staleness#121)."""
     await log.bring(0)

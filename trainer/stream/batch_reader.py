@@ -37,6 +37,8 @@ TOLD_S = 0.02
 """How long it waits between two looks at whether the last batch of a pass was told."""
 WAIT_MS = 500
 """How long one wait for records lasts; between two it looks at deadlines and starvation."""
+NOTES_S = 0.25
+"""While records keep coming but no batch is there, unwritten events are written so often."""
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +74,7 @@ class BatchReader:
         self._iterator: Iterator | None = None
         self._starvation = StarvationClock(settings.trainer.starve_s)
         self._no_policy, self._no_groups = LoggedWait(log.warning), LoggedWait(log.warning, after_s=IDLE_S)
+        self._notes_due = float("-inf")
 
     def stop(self) -> None:
         """Let `next` end at its next wait; a blob store that is away is waited for no more."""
@@ -153,6 +156,8 @@ class BatchReader:
             behind = await intake.behind(stops)
             if (not behind or self._enough(size)) and (batch := await self._draw(size, least=size)):
                 return batch
+            if not behind:
+                await self._write_some_notes()
             if not await self._read(WAIT_MS) and not behind:
                 if wish.drain:
                     batch = await self._draw(size, least=1)
@@ -169,6 +174,13 @@ class BatchReader:
                 raise await self._starved(size)
             self._no_groups.goes_on(self._lacking(size))
         return None
+
+    async def _write_some_notes(self) -> None:
+        """A dropped group keeps its place among the open ones until its end is on the log, and a batch may lack the
+        very group that takes it; a pause in what comes may be long in coming."""
+        if self._parts.sampler.unwritten and _clock() >= self._notes_due:
+            await self._recorder.write_notes()
+            self._notes_due = _clock() + NOTES_S
 
     async def _another_pass(self, wish: Wish) -> bool:
         """Offline, all was drawn: True if there is more to draw, since what was lent may have come back, or another

@@ -178,7 +178,8 @@ class StepRecorder:
 
     async def _write_notes(self) -> None:
         async with self._parts.writer.turn:
-            notes = self._parts.sampler.unwritten.take()
+            if not (notes := self._parts.sampler.unwritten.take()):  # a step took them along
+                return
             try:
                 await self._write(notes.events(now_ms()), self._closing(notes, (), step=None))
             except BaseException:
