@@ -16,9 +16,12 @@ export UV_SYSTEM_CERTS ?= true
 STORE := import pip, ssl; paths = ssl.get_default_verify_paths(); \
   print("" if tuple(map(int, pip.__version__.split(".")[:2])) >= (24, 2) else paths.cafile or paths.capath or "")
 
+# tests against verifiers, whose pins aren't ours, run where `make verifiers` was called, or where this names another Python
+export VERIFIERS_PYTHON ?= $(wildcard $(CURDIR)/$(V)/verifiers/bin/python)
+
 unexport PYTHONDONTWRITEBYTECODE # without it every command takes twice as long to start
 
-.PHONY: install lock demo test slow chaos containers lint format bench wheel
+.PHONY: install verifiers lock demo test slow chaos containers lint format bench wheel
 
 install: $(V)/.ok  ## a virtual environment in .venv with everything that is pinned
 
@@ -37,11 +40,19 @@ endif
 	$(BIN)/python -m compileall -q rolloutlog producers consumers buffer trainer
 	@touch $@
 
+verifiers: $(V)/verifiers/.ok  ## an environment of verifiers beside ours, 360 MB, for the tests of its adapter
+
+$(V)/verifiers/.ok: $(V)/.ok requirements/verifiers.txt
+	$(UV) venv -q --clear --python $(BIN)/python $(V)/verifiers
+	$(UV) pip install $(HUSH) --python $(V)/verifiers/bin/python --require-hashes -r requirements/verifiers.txt
+	@touch $@
+
 lock: install  ## requirements/*.txt anew from pyproject.toml, at the newest versions that fit
 	echo uv | $(LOCK) -o requirements/uv.txt -
 	$(LOCK) -o requirements/dev.txt --group dev $(foreach e,broker s3 import openai parquet plot testing,--extra $(e)) pyproject.toml
 	echo torch | $(LOCK) -o requirements/torch.txt -c requirements/dev.txt -
 	$(LOCK) -o requirements/services.txt -c requirements/dev.txt --extra import --extra s3 pyproject.toml
+	echo verifiers==0.4.0 | $(LOCK) -o requirements/verifiers.txt -
 	echo hatchling | $(LOCK) -o requirements/build.txt -c requirements/dev.txt -
 
 demo: install  ## a small policy learns two tasks from nothing, over a live loop on an embedded broker

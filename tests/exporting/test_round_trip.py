@@ -199,7 +199,7 @@ print(sum(vf.WireEpisode.model_validate(json.loads(line)) is not None for file i
 
 
 @pytest.mark.skipif(
-    "VERIFIERS_PYTHON" not in os.environ, reason="VERIFIERS_PYTHON names no Python with verifiers 0.4.0"
+    not os.environ.get("VERIFIERS_PYTHON"), reason="VERIFIERS_PYTHON names no Python with verifiers 0.4.0"
 )
 def test_verifiers_reads_every_line(mixed: Settings, tmp_path: Path) -> None:
     """verifiers 0.4.0, in an environment of its own, reads what was exported of all eras and of workers."""

@@ -141,7 +141,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(
-    "VERIFIERS_PYTHON" not in os.environ, reason="VERIFIERS_PYTHON names no Python with verifiers 0.4.0"
+    not os.environ.get("VERIFIERS_PYTHON"), reason="VERIFIERS_PYTHON names no Python with verifiers 0.4.0"
 )
 def test_a_taskset_runs_unchanged_and_its_rubric_scores_derived_rollouts_too(tmp_path: Path) -> None:
     (tmp_path / "my_words.py").write_text(TASKSET)
