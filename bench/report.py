@@ -7,6 +7,7 @@ beside. Leaves out: measuring (`timing` and the benches).
 from __future__ import annotations
 
 import json
+import os
 import platform
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -46,7 +47,12 @@ def show(figures: Iterable[Figure], console: Console) -> None:
 
 def write(figures: Iterable[Figure], path: Path) -> None:
     """Write the figures as JSON, with the machine that they are of."""
-    machine = {"python": platform.python_version(), "system": platform.platform(), "processor": platform.machine()}
-    body = {"machine": machine, "figures": [asdict(figure) for figure in figures]}
+    body = {"machine": machine(), "figures": [asdict(figure) for figure in figures]}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(body, indent=2) + "\n")
+
+
+def machine() -> dict[str, str | int | None]:
+    """What was measured on."""
+    system, processor = platform.platform(), platform.machine()
+    return {"python": platform.python_version(), "system": system, "processor": processor, "cores": os.cpu_count()}

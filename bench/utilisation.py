@@ -2,9 +2,10 @@
 against synchronous.
 
 Guarantees: both are the demo's loop on the same machine, one after the other, with as many groups a step; synchronous
-means that no more groups are open than a step takes, so the trainer and the workers wait for each other. A worker
-samples while a rollout is under way: from a seed's take to the last record of its group, by the broker's clock. The
-first steps are left out. Leaves out: how busy a processor is, which both share here.
+means that no more groups are open than a step takes, so the trainer and the workers wait for each other (and none is
+derived, as the derived part is of what is open besides). Workers sample while a rollout is under way: from a seed's
+take to the last record of its group, by the broker's clock. The first steps are left out. Leaves out: how busy a
+processor is, which both share here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import asyncio
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.learning.demo_run import demo_run
+from bench.report import machine
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.cli.demonstration.live_demo import Target
 from rolloutlog.contract.settings import Settings
@@ -38,33 +40,33 @@ Span = tuple[float, float]
 
 
 def main() -> None:
-    """Both, and a table."""
+    """Both, as a table, JSON and a plot."""
     parser = argparse.ArgumentParser(prog="python -m bench.utilisation", description=str(__doc__).split("\n\n")[1])
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--json", type=Path, default=Path("bench/utilisation.json"))
+    parser.add_argument("--plot", type=Path, default=Path("bench/utilisation.png"))
     said = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(fast_start=False) as broker:
         found = {name: measured(broker, Path(folder), said.steps, line) for name, line in HOW.items()}
-    table = Table("", "steps", "s a step", "trainer trains", "workers sample")
-    for name, row in found.items():
-        shares = (f"{row['trains']:.0%}", f"{row['samples']:.0%}")
-        table.add_row(name, str(row["steps"]), f"{row['seconds_a_step']:.2f}", *shares)
-    Console().print(table)
-    said.json.write_text(json.dumps(found, indent=1))
+    said.json.write_text(json.dumps({"machine": machine(), "ways": found}, indent=1))
+    Console().print(table(found))
+    plot(found, said.plot)
 
 
 def measured(broker: EmbeddedKafka, parent: Path, steps: int, line: str) -> dict[str, Any]:
-    """One way of running."""
+    """One way of running. Times are seconds after the warm-up."""
     _, settings = demo_run(broker, parent, Target(steps), changes={OPEN: line})
-    rows = RunFolder.of(settings).rows()[WARM_UP:]
+    rows = RunFolder.of(settings).rows()[WARM_UP - 1 :]
     first, last = rows[0]["time"], rows[-1]["time"]
-    trained = sum(row["train_s"] + row["tell_s"] for row in rows[1:])
-    sampled = covered(asyncio.run(sampling(settings)), (first, last))
+    trained = [(row["time"] - row["tell_s"] - row["train_s"], row["time"]) for row in rows[1:]]
+    sampled = asyncio.run(sampling(settings))
     return {
         "steps": len(rows) - 1,
-        "seconds_a_step": (last - first) / max(len(rows) - 1, 1),
-        "trains": trained / (last - first),
-        "samples": sampled / (last - first),
+        "seconds": last - first,
+        "trains": covered(trained, (first, last)) / (last - first),
+        "samples": covered(sampled, (first, last)) / (last - first),
+        "trained": [(begin - first, end - first) for begin, end in trained],
+        "under_way": under_way(sampled, (first, last)),
     }
 
 
@@ -93,6 +95,45 @@ def covered(spans: Iterable[Span], within: Span) -> float:
         if end > begin:
             total, at = total + end - begin, end
     return total
+
+
+def under_way(spans: Iterable[Span], within: Span) -> list[tuple[float, int]]:
+    """How many spans are open after each moment at which that changes, in seconds of `within`."""
+    changes = sorted((at, step) for begin, end in spans for at, step in ((begin, 1), (end, -1)))
+    count, found = 0, list[tuple[float, int]]()
+    for at, step in changes:
+        count += step
+        if within[0] <= at <= within[1]:
+            found.append((at - within[0], count))
+    return found
+
+
+def table(found: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A line a way."""
+    made = Table("", "steps", "s a step", "trainer trains", "workers sample")
+    for name, way in found.items():
+        pace = f"{way['seconds'] / way['steps']:.2f}"
+        made.add_row(name, str(way["steps"]), pace, f"{way['trains']:.0%}", f"{way['samples']:.0%}")
+    return made
+
+
+def plot(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Groups under way over time, and when the trainer trains, one way below the other on one axis of time."""
+    from matplotlib.figure import Figure
+
+    figure: Any = Figure(figsize=(11, 2.6 * len(found)), layout="constrained")
+    panels: Sequence[Any] = figure.subplots(len(found), 1, sharex=True)
+    for axes, (name, way) in zip(panels, found.items(), strict=True):
+        for number, (begin, end) in enumerate(way["trained"]):
+            axes.axvspan(begin, end, color="tab:orange", alpha=0.35, lw=0, label=None if number else "trainer trains")
+        times, counts = zip(*way["under_way"], strict=True)
+        axes.step(times, counts, where="post", color="tab:blue", lw=1, label="groups being sampled")
+        shares = f"trainer trains {way['trains']:.0%} of the time, workers sample {way['samples']:.0%}"
+        axes.set(title=f"{name}: {shares}", ylabel="groups", ylim=(0, None))
+        axes.margins(x=0)
+    panels[0].legend(loc="upper right")
+    panels[-1].set(xlabel="seconds")
+    figure.savefig(path, dpi=110)
 
 
 if __name__ == "__main__":
