@@ -1,5 +1,5 @@
-"""`python -m bench.ablation [--seeds N] [--arm NAME] [--limit SECONDS]`: what each part of the loop is worth to a small
-policy, in one process without Kafka.
+"""`python -m bench.ablation [--seeds N] [--arm NAME] [--limit SECONDS] [--log]`: what each part of the loop is worth to
+a small policy, in one process without Kafka, or with `--log` as the live loop over Kafka.
 
 Guarantees: each run is told as it ends, so that what was measured is there however it is stopped; a run that hasn't
 learned within the limit is censored: it counts as not learned by then, and medians are over all runs (Kaplan-Meier with
@@ -14,12 +14,14 @@ import json
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.learning.log_arms import change_of, learned_on_log
 from bench.learning.one_process import Arm, Learning, arms, learned
 from rolloutlog.cli.demonstration.live_demo import SETTINGS
 from rolloutlog.contract.settings import Settings
@@ -34,27 +36,41 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--arm", action="append", help="one of them, or several")
     parser.add_argument("--limit", type=float, default=120.0, help="CPU seconds of a run")
+    parser.add_argument("--log", action="store_true", help="over Kafka; then the limit is of seconds by the wall")
     parser.add_argument("--json", type=Path, default=Path("bench/ablation.json"))
     parser.add_argument("--plot", type=Path, default=Path("bench/ablation.png"))
     said = parser.parse_args()
-    settings = Settings.model_validate(tomllib.loads(SETTINGS.read_text()))
     chosen = [arm for arm in arms(CHANCES) if said.arm is None or arm.name in said.arm]
-    runs = measured(settings, chosen, range(said.first, said.first + said.seeds), said.limit, said.json)
-    Console().print(table(runs, said.limit))
-    plot(runs, said.limit, said.plot)
+    seeds, run = range(said.first, said.first + said.seeds), over_log if said.log else in_process()
+    runs = measured(run, chosen, seeds, said.limit, said.json)
+    clock = "s" if said.log else "CPU s"
+    Console().print(table(runs, said.limit, clock))
+    plot(runs, said.limit, said.plot, clock)
 
 
-def measured(
-    settings: Settings, chosen: Sequence[Arm], seeds: Sequence[int], limit_s: float, path: Path
-) -> list[Learning]:
+Run = Callable[[Arm, int, float], Learning]
+"""One run of an arm with a seed, within so many seconds."""
+
+
+def in_process() -> Run:
+    """Runs by the demo's settings in this process."""
+    return partial(learned, Settings.model_validate(tomllib.loads(SETTINGS.read_text())))
+
+
+def over_log(arm: Arm, seed: int, limit_s: float) -> Learning:
+    """A run as the demo's live loop."""
+    return learned_on_log(change_of(arm, every=arms(CHANCES)[0]), arm, seed, limit_s)
+
+
+def measured(run: Run, chosen: Sequence[Arm], seeds: Sequence[int], limit_s: float, path: Path) -> list[Learning]:
     """All runs, written as they end; those that the file has aren't run again."""
     known = [Learning(**each) for each in json.loads(path.read_text())["runs"]] if path.exists() else []
     done = {(run.arm, run.seed) for run in known}
     for seed in seeds:
         for arm in chosen:
             if (arm.name, seed) not in done:
-                known.append(run := learned(settings, arm, seed, limit_s))
-                print(f"{run.arm}, seed {seed}: {run.seconds:.0f} s, {run.steps} steps, {run.rewards}", flush=True)
+                known.append(made := run(arm, seed, limit_s))
+                print(f"{arm.name}, seed {seed}: {made.seconds:.0f} s, {made.steps} steps, {made.rewards}", flush=True)
                 path.write_text(json.dumps({"limit_s": limit_s, "runs": [asdict(each) for each in known]}, indent=1))
     return known
 
@@ -66,9 +82,9 @@ def quartiles(runs: Sequence[Learning], of: Callable[[Learning], float]) -> list
     return [values[place] if place < len(values) else None for place in places]
 
 
-def table(runs: Sequence[Learning], limit_s: float) -> Table:
-    """A line an arm."""
-    made = Table("arm", "seeds", "learned", "CPU s to 0.9", "steps", "thousand tokens", "masked", "groups dropped")
+def table(runs: Sequence[Learning], limit_s: float, clock: str) -> Table:
+    """A line an arm; `clock` says which seconds they are."""
+    made = Table("arm", "seeds", "learned", f"{clock} to 0.9", "steps", "thousand tokens", "masked", "groups dropped")
     for name in dict.fromkeys(run.arm for run in runs):
         own = [run for run in runs if run.arm == name]
         spread = [_spread(quartiles(own, of), limit_s) for of in (_seconds, _steps, _tokens)]
@@ -78,14 +94,12 @@ def table(runs: Sequence[Learning], limit_s: float) -> Table:
     return made
 
 
-def plot(runs: Sequence[Learning], limit_s: float, path: Path) -> None:
-    """Share of the seeds that have learned, by tokens sampled and by CPU seconds."""
+def plot(runs: Sequence[Learning], limit_s: float, path: Path, clock: str) -> None:
+    """Share of the seeds that have learned, by tokens sampled and by seconds."""
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(11, 4.5), layout="constrained")
-    for axes, of, name in zip(
-        figure.subplots(1, 2), (_tokens, _seconds), ("thousand tokens", "CPU seconds"), strict=True
-    ):
+    for axes, of, name in zip(figure.subplots(1, 2), (_tokens, _seconds), ("thousand tokens", clock), strict=True):
         for arm in dict.fromkeys(run.arm for run in runs):
             own = [run for run in runs if run.arm == arm]
             values = sorted(of(run) for run in own if run.learned)

@@ -18,6 +18,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from rich.table import Table
 
 from bench.learning.demo_run import demo_run
 from bench.learning.finished_tokens import finished_tokens
+from bench.learning.log_arms import replaced
 from bench.report import machine
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.cli.demonstration.live_demo import Target
@@ -84,7 +86,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder, "kafka"), fast_start=False) as broker:
         reaper = Reaper(broker, said.seed, said.every)
         target = Target(said.steps, said.seconds)
-        report, settings = demo_run(broker, Path(folder), target, changes=CHANGES, onlook=reaper.begin)
+        report, settings = demo_run(
+            broker, Path(folder), target, change=partial(replaced, changes=CHANGES), onlook=reaper.begin
+        )
         found = summary(report, reaper.kills, settings)
     said.json.write_text(json.dumps({"machine": machine(), "found": found, "report": report}, indent=1))
     Console().print(table(found))

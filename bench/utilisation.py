@@ -15,6 +15,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.learning.demo_run import demo_run
+from bench.learning.log_arms import replaced
 from bench.report import machine
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.cli.demonstration.live_demo import Target
@@ -55,7 +57,7 @@ def main() -> None:
 
 def measured(broker: EmbeddedKafka, parent: Path, steps: int, line: str) -> dict[str, Any]:
     """One way of running. Times are seconds after the warm-up."""
-    _, settings = demo_run(broker, parent, Target(steps), changes={OPEN: line})
+    _, settings = demo_run(broker, parent, Target(steps), change=partial(replaced, changes={OPEN: line}))
     rows = RunFolder.of(settings).rows()[WARM_UP - 1 :]
     first, last = rows[0]["time"], rows[-1]["time"]
     trained = [(row["time"] - row["tell_s"] - row["train_s"], row["time"]) for row in rows[1:]]

@@ -7,7 +7,7 @@ what a bench does to it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,12 @@ def demo_run(
     parent: Path,
     target: Target,
     *,
-    changes: Mapping[str, str] | None = None,
+    change: Callable[[str], str] = lambda text: text,
     onlook: Callable[[Watched], None] = lambda _: None,
 ) -> tuple[dict[str, Any], Settings]:
-    """What the demo reports, and the settings of its run; `changes` are lines of its settings, and those in their
-    place."""
+    """What the demo reports, and the settings of its run; `change` is made to the text of its settings."""
     folder, progress, said = DemoFolder.new(parent), Console(stderr=True), [0.0]
-    text = folder.config.read_text()
-    for old, new in (changes or {}).items():
-        if old not in text:
-            raise ValueError(f"{old!r} isn't in the demo's settings")
-        text = text.replace(old, new)
-    folder.config.write_text(text)
+    folder.config.write_text(change(folder.config.read_text()))
     settings = load({"bootstrap_servers": broker.bootstrap_servers}, folder.config).settings
 
     def show(follower: LoopFollower, seconds: float) -> None:

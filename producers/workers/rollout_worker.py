@@ -44,6 +44,8 @@ from rolloutlog.producers.workers.weight_updates import WeightUpdates
 logger = logging.getLogger(__name__)
 GRACE_S = 30.0
 TICK_S = 0.05
+KEEP_S = 1.0
+"""A worker that is full says so often to the group that it stays."""
 IDLE_S = 5.0
 """A worker that had nothing to do for so long logs that it waits."""
 
@@ -186,13 +188,21 @@ class Worker:
 
     async def _room(self) -> None:
         """Wait until a member may start and the engine has had its rest, or the worker stops: a seed isn't taken to lie
-        about."""
-        while self._pool.is_full and not self._stop.is_set():
+        about. Meanwhile its place in the group is kept."""
+        clock = asyncio.get_running_loop().time
+        kept = clock()
+        while not self._stop.is_set() and (wait_s := self._wait_s(clock())):
             self._freed.clear()
-            await self._freed.wait()
-        while (left := self._rest.left(asyncio.get_running_loop().time())) and not self._stop.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), min(left, TICK_S))
+                async with asyncio.timeout(wait_s):
+                    await self._freed.wait()
+            if clock() >= kept + KEEP_S:
+                kept = clock()
+                await self._leases.keep()
+
+    def _wait_s(self, now: float) -> float:
+        """How long to wait at most before one looks again whether there is room; 0 where there is."""
+        return KEEP_S if self._pool.is_full else min(KEEP_S, self._rest.left(now))
 
     async def _end(self) -> None:
         """Once the worker stops: give running members their time, then cancel them."""

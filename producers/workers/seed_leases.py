@@ -134,6 +134,12 @@ class SeedLeases:
                 held.append(lease)
         return held
 
+    async def keep(self) -> None:
+        """Take nothing for now, and stay in the group. Don't cancel it. Raises what ended the renewals."""
+        self._renewing.check()
+        self._cancellations.check()
+        await self._queue.keep()
+
     async def _lease_of(self, event: Event) -> SeedLease | None:
         seed = await self._seed_of(event)
         return None if seed is None else SeedLease(seed, event.partition, event.offset)

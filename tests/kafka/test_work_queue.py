@@ -59,3 +59,25 @@ async def test_a_header_name_that_is_not_utf8_stops_no_worker(settings: Settings
         assert await queue.next() is None
     assert [value for value in found if value != b"e"] == [b"first", b"a", b"b", b"c", b"d"]
     assert b"e" in found
+
+
+async def test_a_member_that_is_full_shares_and_loses_nothing_that_it_read_ahead(settings: Settings) -> None:
+    """It polls with its partitions paused, so a rebalance waits for nobody; what lies there is offered later."""
+    connection = await connect(settings)
+    await create_topics(connection, settings)
+    async with Writer(connection) as writer:
+        for number in range(30):
+            await writer.send(Outgoing(Topic.SEEDS, b"k", [], b"%02d" % number, number % 3))
+    async with WorkQueue(connection, Topic.SEEDS, "workers") as full:
+        found = await all_of(full, 3)
+        await full.keep()
+        async with WorkQueue(connection, Topic.SEEDS, "workers") as other:
+            while not other.owned or full.owned & other.owned:
+                await full.keep()
+                found += await all_of(other, 1, 0.1)
+            assert full.owned | other.owned == {0, 1, 2}
+            found += await all_of(full, 3, 5)
+            await full.keep()
+            found += await all_of(other, 27, 3)
+        found += await all_of(full, 30 - len(found))
+    assert sorted(found) == [b"%02d" % number for number in range(30)]

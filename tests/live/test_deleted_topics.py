@@ -23,6 +23,7 @@ from tests.live.game import Dice, Game
 from tests.live.service import SESSION_MS
 from tests.live.shell import Shell
 from tests.producers.log import emit, everything, seed_of, until
+from tests.producers.sums import Digits, Sums
 
 
 @pytest.mark.broker
@@ -46,5 +47,25 @@ def test_services_of_deleted_topics_end(kafka_broker: EmbeddedKafka, tmp_path: P
         await delete_topics(connection_of(settings))
         ended = await asyncio.wait_for(asyncio.gather(buffer, worker, return_exceptions=True), 90)
         assert [type(error) for error in ended] == [TopicMissing, TopicMissing]
+
+    asyncio.run(body())
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_worker_that_is_full_ends_as_well(kafka_broker: EmbeddedKafka, tmp_path: Path) -> None:
+    """It takes no seed, but it polls."""
+    shell = Shell(kafka_broker, tmp_path, "[topics]\npartitions = 2\n")
+    shell.run("topics", "create")
+    settings, sums = shell.settings, Sums()
+
+    async def body() -> None:
+        worker = run_worker(settings, sums, Digits(), concurrency=1, grace_s=1, session_timeout_ms=SESSION_MS)
+        working = asyncio.create_task(worker)
+        await emit(settings, seed_of("g", group_size=1, task={"act": "hang"}))
+        await until(lambda: sums.running == 1)
+        await delete_topics(connection_of(settings))
+        (ended,) = await asyncio.wait_for(asyncio.gather(working, return_exceptions=True), 120)
+        assert isinstance(ended, TopicMissing)
 
     asyncio.run(body())

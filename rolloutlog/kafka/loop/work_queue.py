@@ -2,7 +2,7 @@
 
 Guarantees: `commit` is true only if this member owned the partition all the time from `next` on, so of several
 members that were offered a record at most one is told that it is theirs; a member that does long work and doesn't ask
-for more stays in the group. Leaves out: what a record means, and giving it again to somebody once it is committed
+for more stays in the group, and by `keep` hears what ended its place there. Leaves out: what a record means, and giving it again to somebody once it is committed
 (the lease).
 """
 
@@ -86,6 +86,7 @@ class WorkQueue:
         self._backlogs: dict[TopicPartition, tuple[int, Backlog]] = {}
         self._passed: dict[TopicPartition, int] = {}
         self._topic = topic
+        self._nowhere = TopicPartition(connection.names.topic(topic), -1)
         self._ownerships = Ownerships()
         self._presence = Presence(connection, [topic])
         self._consumer: AIOKafkaConsumer = connection.consumer(
@@ -136,6 +137,18 @@ class WorkQueue:
             found.append(offered)
         return found
 
+    async def keep(self) -> None:
+        """Poll without being offered anything: partitions are paused until the next record is asked for.
+
+        Raises what ended the member's place in the group, and NotFound where the topic is gone. Don't cancel it.
+        """
+        self._consumer.pause(*self._consumer.assignment())
+        try:
+            await self._consumer.getmany(self._nowhere)  # nothing that was read ahead, nor of partitions that just came
+        except KafkaError as error:
+            raise typed_error(error, self._connection) from error
+        await self._presence.check()
+
     async def _offered(self, timeout_ms: int) -> Offered | None:
         while (fetched := await self._fetch(timeout_ms)) is not None:
             place, record = fetched
@@ -145,6 +158,7 @@ class WorkQueue:
         return None
 
     async def _fetch(self, timeout_ms: int) -> tuple[TopicPartition, ConsumerRecord] | None:
+        self._consumer.resume(*self._consumer.paused())
         try:
             fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=1)
         except UnicodeDecodeError:
