@@ -36,6 +36,7 @@ from rolloutlog.supervisor.live_run import Watched
 from rolloutlog.trainer.training.run_folder import RunFolder
 
 BROKER = "broker"
+KILLED = ("black", "tab:green", "tab:red", "tab:purple", "tab:brown")
 FIRST_S = 45.0
 """Everything may start first."""
 CHANGES = {"[loop]\n": "[loop]\nrestarts = 1000\n", "[buffer]\n": "[buffer]\nlease_s = 10\n"}
@@ -59,10 +60,11 @@ class Reaper:
 
     async def _kill(self, watched: Watched) -> None:
         await asyncio.sleep(FIRST_S)
+        children = {child.service.name: child for child in watched.supervision.children}
+        due = list[str]()
         while watched.supervision.running:
-            children = {child.service.name: child for child in watched.supervision.children}
-            name = self._random.choice([BROKER, *children])
-            if name == BROKER:
+            due = due or self._random.sample(names := [BROKER, *children], len(names))  # each is killed as often
+            if (name := due.pop()) == BROKER:
                 self.kills.append((time.time(), name))
                 await asyncio.to_thread(self._broker.kill, 1)
                 await asyncio.to_thread(self._broker.start, 1)
@@ -147,7 +149,7 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
     over_time, reasons = figure.subplots(2, 1, height_ratios=(3, 2))
     _rewards(over_time, found)
     _kills(over_time, found["killed"])
-    over_time.legend(loc="lower right", ncols=2)
+    over_time.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     thrown, whole = thrown_away(found), sum(found["tokens"].values())
     bars = reasons.barh([*thrown], [100 * tokens / whole for tokens in thrown.values()], color="tab:gray")
     reasons.bar_label(bars, [f" {tokens}" for tokens in thrown.values()])
@@ -172,7 +174,7 @@ def _kills(axes: Any, killed: Sequence[tuple[float, str]]) -> None:
     roles = sorted({role_of(name) for _, name in killed})
     for number, role in enumerate(roles):
         times = [at for at, name in killed if role_of(name) == role]
-        style = {"color": f"C{number + 3}", "lw": 1, "ls": "--", "alpha": 0.7}
+        style = {"color": KILLED[number % len(KILLED)], "lw": 1.2, "ls": ":"}
         axes.vlines(times, 0, 1.02, label=f"{role} killed", **style)
 
 
@@ -182,11 +184,13 @@ def role_of(name: str) -> str:
 
 
 def held_out(rows: Sequence[Mapping[str, Any]], began: float) -> dict[str, list[tuple[float, float]]]:
-    """Rewards of held-out tasks by environment, as the trainer had heard them when a step was told."""
+    """Rewards of whole rounds of held-out tasks by environment, at the step by which the trainer had heard them."""
     found = defaultdict[str, dict[Any, tuple[float, float]]](dict)
+    whole = max((said["members"] for row in rows for said in row["evals"].values()), default=0)
     for row in rows:
         for env, said in row["evals"].items():
-            found[env][str(said["policy"])] = (row["time"] - began, said["reward"])
+            if said["members"] == whole:
+                found[env].setdefault(str(said["policy"]), (row["time"] - began, said["reward"]))
     return {env: sorted(points.values()) for env, points in found.items()}
 
 
