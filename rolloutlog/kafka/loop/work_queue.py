@@ -2,8 +2,8 @@
 
 Guarantees: `commit` is true only if this member owned the partition all the time from `next` on, so of several
 members that were offered a record at most one is told that it is theirs; a member that does long work and doesn't ask
-for more stays in the group, and by `keep` hears what ended its place there. Leaves out: what a record means, and giving it again to somebody once it is committed
-(the lease).
+for more stays in the group, and by `keep` hears what ended its place there. Leaves out: what a record means, and giving
+it again to somebody once it is committed (the lease).
 """
 
 from __future__ import annotations
