@@ -6,16 +6,16 @@
 
 Guarantees: while weights change no request of ours is under way, so every token that was received is of the policy that
 its request was made under, whatever lay in buffers on the way; where it can't be known which weights the server has,
-nothing is sampled until an update succeeds. A cancelled call closes its request, on which servers stop sampling. Leaves
-out: who else changes the server's weights, such as a restart of it: it belongs to one worker.
+nothing is sampled until an update succeeds, and one that was started again is given its weights again first
+(`server_weights`). A cancelled call closes its request, on which servers stop sampling. Leaves out: who else changes
+the server's weights: it belongs to one worker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -25,7 +25,9 @@ from rolloutlog.contract.errors import EngineUnavailable, NotOpen, RolloutlogErr
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import ABORT, Sample
 from rolloutlog.contract.wire.refusal import line_of
+from rolloutlog.producers.engines.lifeline import Lifeline
 from rolloutlog.producers.engines.openai_options import OpenAIOptions
+from rolloutlog.producers.engines.server_weights import ServerWeights, Weights
 from rolloutlog.producers.engines.streamed_answer import StreamedAnswer
 from rolloutlog.producers.workers.environment import load
 
@@ -42,11 +44,9 @@ class OpenAIEngine:
         self.vocabulary = options.vocabulary
         self._options = options
         self._render = _callable(options.render)
-        self._load = _callable(options.update) or self._post_update
         self._client: AsyncOpenAI | None = None
-        self._policy: Policy | None = None
-        self._known = asyncio.Event()
-        """Set while it is known which weights the server has: those of `_policy`."""
+        line = self._opened_line if options.lifeline else None
+        self._weights = ServerWeights(_callable(options.update) or self._post_update, line)
         self._requests = set[asyncio.Task[str]]()
 
     async def __aenter__(self) -> Self:
@@ -56,6 +56,7 @@ class OpenAIEngine:
 
     async def __aexit__(self, *_: object) -> None:
         client, self._client = self._client, None
+        self._weights.close()
         if client is not None:
             await client.close()
 
@@ -75,7 +76,12 @@ class OpenAIEngine:
         limit = self._options.max_tokens if max_tokens is None else max_tokens
         answer = StreamedAnswer()
         while len(answer) < limit:
-            await self._known.wait()
+            try:
+                await self._weights.ready()
+            except EngineUnavailable:
+                if not answer:
+                    raise
+                return answer.sample(ABORT)
             request = self._request([*prompt_ids, *answer.ids], limit - len(answer), answer)
             try:
                 await asyncio.wait({request})
@@ -89,15 +95,13 @@ class OpenAIEngine:
 
     async def update(self, policy: Policy, uri: str | None, digest: str | None) -> None:
         """Have the server load published weights. Raises UpdateRefused, and whatever else the hook raises."""
-        async with self._quiet():
-            await self._load(policy, uri, digest)
-            self._policy = policy
+        async with self._weights.changing():
+            await self._quiet()
+            await self._weights.give(Weights(policy, uri, digest))
 
     def _request(self, ids: list[int], limit: int, answer: StreamedAnswer) -> asyncio.Task[str]:
         """A request under the policy that the server has now; no other task runs between the look and its start."""
-        if self._policy is None:
-            raise EngineUnavailable("the server was given no weights yet")
-        request = asyncio.create_task(self._read(ids, limit, answer, self._policy))
+        request = asyncio.create_task(self._read(ids, limit, answer, self._weights.policy))
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
         return request
@@ -130,29 +134,24 @@ class OpenAIEngine:
             raise EngineUnavailable("the server ended its stream without a token")
         return ABORT
 
-    @asynccontextmanager
-    async def _quiet(self) -> AsyncGenerator[None]:
-        """No request of ours is under way, and none begins; afterwards one may only if the weights are known."""
-        self._known.clear()
+    async def _quiet(self) -> None:
+        """Returns once no request of ours is under way."""
         try:
             if self._options.on_swap != "finish":
-                for request in self._requests:
-                    request.cancel()
+                self._break_off()
             while self._requests:
                 await asyncio.wait(self._requests)
         except BaseException:
-            self._may_sample()
+            self._weights.unchanged()
             raise
-        try:
-            yield
-        except UpdateRefused:
-            self._may_sample()
-            raise
-        self._may_sample()
 
-    def _may_sample(self) -> None:
-        if self._policy is not None:
-            self._known.set()
+    def _break_off(self) -> None:
+        for request in self._requests:
+            request.cancel()
+
+    async def _opened_line(self) -> Lifeline:
+        """One whose end breaks off what is under way: the old process won't answer, a new one has other weights."""
+        return await Lifeline.open(self._options.base_url, self._break_off)
 
     async def _post_update(self, policy: Policy, uri: str | None, digest: str | None) -> None:
         parts = urlsplit(uri or "")

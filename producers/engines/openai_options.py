@@ -31,6 +31,9 @@ class OpenAIOptions(Section):
     on_swap: Literal["in-place", "abort", "finish"] = "in-place"
     """What becomes of answers under way when weights change: they are asked for again from where they were, end as
     aborted, or are finished first."""
+    lifeline: bool = True
+    """Whether a connection is held on which nothing is said, and whose end tells that the server was started again; off
+    where there is a proxy, which would end it for reasons of its own."""
     temperature: float = Field(default=1.0, gt=0, le=1000)
     """Of the odds."""
     top_p: float = Field(default=1.0, gt=0, le=1)

@@ -111,16 +111,15 @@ class CompletionsServer:
 
 
 @asynccontextmanager
-async def serving() -> AsyncGenerator[tuple[CompletionsServer, str]]:
-    """A server, and its address."""
-    async with engine() as sampler:
+async def serving(port: int = 0, seed: int = 0) -> AsyncGenerator[tuple[CompletionsServer, str]]:
+    """A server with the weights of that seed, and its address."""
+    async with engine(seed=seed) as sampler:
         server = CompletionsServer(sampler)
-        runner = web.AppRunner(server.app, handler_cancellation=True, shutdown_timeout=1)
+        runner = web.AppRunner(server.app, handler_cancellation=True, shutdown_timeout=0)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
         try:
-            port = runner.addresses[0][1]
-            yield server, f"http://127.0.0.1:{port}"
+            yield server, f"http://127.0.0.1:{runner.addresses[0][1]}"
         finally:
             await runner.cleanup()
