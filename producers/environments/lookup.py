@@ -2,8 +2,9 @@
 
 Guarantees: the call is forced, as the first turn is one letter whatever it is (an optional one is never learned); the
 tool answers from the task's table, at once or, for a share of the tasks, after a while; the reward is the share of
-right characters of the word that the task's key stands for. After a tool's answer it can stand again, so *continue* may
-seed from there. Leaves out: wrong calls: every letter has a word.
+right characters, of the call as of the word: were it of the word alone, neither could be told before the other is
+right. After a tool's answer it can stand again, so *continue* may seed from there. Leaves out: wrong calls:
+every letter has a word.
 """
 
 from __future__ import annotations
@@ -89,6 +90,9 @@ class Lookup:
         return self.most_s * place / self.slow if place < self.slow else 0.0
 
     def score(self, task: Task, messages: Sequence[Message]) -> float:
-        """Share of right characters of the key's word."""
-        said = last_answer(messages) if self.restore(task, messages).called else ""
-        return share_right(said, task["table"][task["letter"]])
+        """Share of right characters, of the key and its word."""
+        called = next((place for place, message in enumerate(messages) if message.get("role") == "tool"), None)
+        if called is None:
+            return 0.0
+        call, key = last_answer(messages[:called]), str(task["letter"])
+        return share_right(f"{call:1.1}{last_answer(messages[called:])}", f"{key}{task['table'][key]}")

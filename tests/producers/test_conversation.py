@@ -81,9 +81,16 @@ def test_a_tool_is_called_by_the_first_letter_and_answers() -> None:
     assert said(made) == [("user", "b="), ("assistant", "b"), ("tool", "hgfe="), ("assistant", "hgfa")]
     [call] = made.record["nodes"][1]["message"]["tool_calls"]
     assert call["id"] == made.record["nodes"][2]["message"]["tool_call_id"]
-    assert made.reward == 0.75
+    assert made.reward == 0.8, "four of five letters, the call's among them"
     assert [limit for _, limit in engine.asked] == [1, 4]
     assert [(anchor.kind, anchor.node) for anchor in Continue.anchors(made)] == [("tool-call", 2)]
+
+
+def test_the_call_and_the_word_are_scored_apart() -> None:
+    """Each has its part of the reward though the other is wrong (`lookup`)."""
+    assert play(Script("b", "aaaa"), "lookup", TABLE).reward == 0.2
+    assert play(Script("a", "hgfe"), "lookup", TABLE).reward == 0.8
+    assert play(Script("", "hgfe"), "lookup", TABLE).reward == 0.8
 
 
 def test_what_the_engine_is_given_are_the_ids_on_the_log() -> None:
@@ -183,7 +190,7 @@ def test_a_budget_bounds_the_new_tokens_alone() -> None:
     made = play(engine, "lookup", TABLE, budget=3)
     assert [limit for _, limit in engine.asked] == [1, 2]
     assert said(made)[-1] == ("assistant", "hg")
-    assert (made.reward, made.record["stop_condition"]) == (0.5, "stop")
+    assert (made.reward, made.record["stop_condition"]) == (0.6, "stop")
 
 
 def test_it_goes_on_from_a_seeds_messages() -> None:
