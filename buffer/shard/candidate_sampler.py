@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
 from rolloutlog.buffer.sources.draws import allowed, share
 from rolloutlog.buffer.sources.pool import Pool
-from rolloutlog.buffer.sources.source_table import PackedSource, SourceRecord
+from rolloutlog.buffer.sources.source_table import PackedSource
 from rolloutlog.contract.events.seeds import LAST_DRAW, Draw
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
@@ -25,7 +27,7 @@ MOST_QUEUED = 32
 """Draws that wait for payloads at once: it bounds memory and the size of a transaction."""
 
 
-class CandidateDraw(NamedTuple):
+class CandidateDraw(Struct, frozen=True, gc=False):
     """Draw `number` at `known` offsets and settings; `earlier` counts the draws of its candidate before it."""
 
     number: int
@@ -82,20 +84,18 @@ class CandidateSampler:
         """The next draw that isn't void from the start; None where all that could be drawn is discarded."""
         if fold.pool.live.is_dry:
             return None
-        number = max(fold.next_draw, self.next_number)
-        source, candidate = self._take(fold, number)
-        while candidate.discarded:
-            fold.pool.release(candidate)
+        number, pool = max(fold.next_draw, self.next_number), fold.pool
+        while True:
+            source, candidate = pool.take(pool.live.drawn(self.settings.buffer.salt, fold.partition, number))
+            if not candidate.discarded:
+                break
+            pool.release(candidate)
             number += 1
-            source, candidate = self._take(fold, number)
         if number >= LAST_DRAW:
-            fold.pool.release(candidate)
+            pool.release(candidate)
             return None
         self.next_number = number + 1
-        return CandidateDraw(number, known, source.packed, candidate, candidate.draws + candidate.in_flight - 1)
-
-    def _take(self, fold: Fold, number: int) -> tuple[SourceRecord, Candidate]:
-        return fold.pool.take(fold.pool.live.drawn(self.settings.buffer.salt, fold.partition, number))
+        return CandidateDraw(number, known, source, candidate, candidate.draws + candidate.in_flight - 1)
 
     def _allowed(self, fold: Fold) -> int:
         under_way = len(self.queue) + len(self.emitted)

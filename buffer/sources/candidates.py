@@ -7,8 +7,9 @@ which candidate is drawn (`draws`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.rollout_row import RolloutRow
@@ -33,8 +34,7 @@ class SourceFacts(NamedTuple):
     reward: float | None
 
 
-@dataclass(slots=True, eq=False)
-class Candidate:
+class Candidate(Struct, eq=False, gc=False):
     """One place at which one derivation may resume the source at `offset`; `at` is that place, or finds it.
 
     What isn't in the fold: `in_flight` counts draws that aren't folded yet; `discarded`: no seed can be made of it, as

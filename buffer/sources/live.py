@@ -23,14 +23,13 @@ FEW = 64
 
 
 class LiveCandidates:
-    """Those of one pool. `_sides` has by side how many there are in each of the first `_counted` slots, `_discarded`
-    how many of those are; nothing while none is."""
+    """Those of one pool. `_ranks` has by side how many there are in each of the first `_counted` slots, and behind
+    those, once any is, by side how many are discarded."""
 
     def __init__(self, sources: SourceTable, screening: Screening) -> None:
         self._sources, self._screening = sources, screening
-        self._counted = 0
-        self._sides = [Ranks() for _ in range(screening.sides)]
-        self._discarded: list[Ranks] = []
+        self._counted, self._is_single = 0, screening.sides == 1
+        self._ranks = [Ranks() for _ in range(screening.sides)]
 
     # what is there
 
@@ -41,6 +40,8 @@ class LiveCandidates:
     def _counts(self) -> list[int]:
         """How many there are of each that has ranks of its own, in their order."""
         sides = self._now
+        if self._is_single:
+            return [sides[0].total]
         plain = [sides[side].total for side in range(self._screening.plain)]
         return plain + [2 * self._pairs(right) for right in self._balances]
 
@@ -54,9 +55,14 @@ class LiveCandidates:
     @property
     def _now(self) -> list[Ranks]:
         """Ranks of all sources."""
-        if self._counted < self._sources.slot_count:
+        if self._counted < len(self._sources.live):
             self._count_new()
-        return self._sides
+        return self._ranks
+
+    @property
+    def _discarded(self) -> list[Ranks]:
+        """Of what is discarded, by side; empty while nothing is."""
+        return self._ranks[self._screening.sides :]
 
     @property
     def _balances(self) -> Sequence[int]:
@@ -69,8 +75,8 @@ class LiveCandidates:
 
     def find(self, rank: int) -> tuple[int, int, int]:
         """The slot of the candidate at that rank, its side, and its rank among those of its source on that side."""
-        side, at = self._side_of(rank)
-        slot, within = self._sides[side].find(at)
+        side, at = (0, rank) if self._is_single else self._side_of(rank)
+        slot, within = self._ranks[side].find(at)
         return slot, side, within
 
     def _side_of(self, rank: int) -> tuple[int, int]:
@@ -92,21 +98,22 @@ class LiveCandidates:
     @property
     def is_dry(self) -> bool:
         """True where nothing is left, or of all that no seed can be made."""
+        if not (discarded := self._discarded):
+            return not any(self._counts)
         plain = range(self._screening.plain)
-        left = sum(self._now[side].total for side in plain) - sum(
-            ranks.total for ranks in self._discarded[: len(plain)]
-        )
+        left = sum(self._now[side].total - discarded[side].total for side in plain)
         return not left and not any(
             self._usable(right + wrong, self._pairs(right)) for right in self._balances for wrong in (0, 1)
         )
 
     def _usable(self, side: int, first: int) -> int:
         """How many of the first ones on a side aren't discarded."""
-        if not first or not self._discarded or not self._discarded[side].total:
+        discarded = self._discarded
+        if not first or not discarded[side].total:
             return first
-        slot, within = self._sides[side].find(first - 1)
+        slot, within = self._ranks[side].find(first - 1)
         shown = self._screening.on(self._sources, slot, side)[: within + 1]
-        return first - self._discarded[side].before(slot) - sum(candidate.discarded for candidate in shown)
+        return first - discarded[side].before(slot) - sum(candidate.discarded for candidate in shown)
 
     @property
     def one_sided(self) -> dict[str, int]:
@@ -137,9 +144,10 @@ class LiveCandidates:
         self._sources.live[slot] = live
         if slot >= self._counted:
             return
-        if not self._discarded and any(live[self._screening.sides :]):
-            self._discarded = [Ranks([0] * self._counted) for _ in self._sides]
-        for ranks, number, old in zip((*self._sides, *self._discarded), live, before, strict=False):
+        sides = self._screening.sides
+        if len(self._ranks) == sides and any(live[sides:]):
+            self._ranks += [Ranks([0] * self._counted) for _ in range(sides)]
+        for ranks, number, old in zip(self._ranks, live, before):  # noqa: B905 - `strict` takes as long as the rest
             if number != old:
                 ranks.change(slot, number - old)
 
@@ -149,7 +157,7 @@ class LiveCandidates:
             self.renumber()
             return
         for live in new:
-            for ranks, number in zip((*self._sides, *self._discarded), live, strict=False):
+            for ranks, number in zip(self._ranks, live, strict=False):
                 ranks.append(number)
         self._counted += len(new)
 
@@ -157,6 +165,6 @@ class LiveCandidates:
         """The slots were numbered anew."""
         live, sides = self._sources.live, self._screening.sides
         self._counted = len(live)
-        self._sides = [Ranks([each[side] for each in live]) for side in range(sides)]
-        discarded = [Ranks([each[sides + side] for each in live]) for side in range(sides)] if self._discarded else []
-        self._discarded = discarded if any(ranks.total for ranks in discarded) else []
+        self._ranks = [Ranks([each[side] for each in live]) for side in range(len(self._ranks))]
+        if not any(ranks.total for ranks in self._discarded):
+            del self._ranks[sides:]

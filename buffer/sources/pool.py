@@ -21,7 +21,7 @@ from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey, Mark
 from rolloutlog.buffer.sources.limits import Eviction, Limits
 from rolloutlog.buffer.sources.live import LiveCandidates
 from rolloutlog.buffer.sources.screening import Screening, Skips
-from rolloutlog.buffer.sources.source_table import NOTHING_TOLD, SourceRecord, SourceTable
+from rolloutlog.buffer.sources.source_table import NOTHING_TOLD, PackedSource, SourceRecord, SourceTable
 from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.settings import BufferSettings
 
@@ -213,8 +213,12 @@ class Pool:
 
     def _candidates(self, slot: int) -> list[Candidate]:
         """The candidates of a source, to be changed: from now on it keeps them."""
-        if (made := self.sources.made.get(offset := self.sources.offset(slot))) is None:
-            made = self.sources.made[offset] = self.screening.candidates(self.sources, slot)
+        made = self.sources.made.get(self.sources.offset(slot))
+        return self._keep(slot, self.sources.packed(slot)) if made is None else made
+
+    def _keep(self, slot: int, source: PackedSource) -> list[Candidate]:
+        made = self.screening.new_candidates(self.sources.offers[slot], source)
+        self.sources.made[source.offset] = made
         return made
 
     def candidates(self, offset: int) -> list[Candidate]:
@@ -235,14 +239,15 @@ class Pool:
 
     # what isn't in the fold
 
-    def take(self, rank: int) -> tuple[SourceRecord, Candidate]:
-        """The live candidate at that rank, of which a draw is under way from now on."""
+    def take(self, rank: int) -> tuple[PackedSource, Candidate]:
+        """The live candidate at that rank, of which a draw is under way from now on, and its source as it is now."""
         slot, side, within = self.live.find(rank)
-        made = self._candidates(slot)
+        source = self.sources.packed(slot)
+        made = self.sources.made.get(source.offset) or self._keep(slot, source)
         candidate = made[0] if len(made) == 1 else self.screening.on(self.sources, slot, side)[within]
         candidate.in_flight += 1
         self.live.look_again(slot)
-        return SourceRecord(self.sources, slot), candidate
+        return source, candidate
 
     def hold(self, candidate: Candidate) -> None:
         """A draw of it is under way, whatever its rank."""

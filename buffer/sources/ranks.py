@@ -54,7 +54,7 @@ class Ranks:
     def find(self, rank: int) -> tuple[int, int]:
         """The slot in which the one at that rank is, and its rank in there."""
         tree, at, end = self._tree, 0, len(self._tree)
-        step = 1 << (end - 1).bit_length()
+        step = 1 << (end - 1).bit_length() >> 1
         while step:
             there = at + step
             if there < end and (held := tree[there]) <= rank:

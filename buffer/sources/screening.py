@@ -20,7 +20,7 @@ from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.buffer.sources.packed_row import like_row, own_facts, shared_facts
 from rolloutlog.buffer.sources.selection import in_band, skip_of
 from rolloutlog.buffer.sources.source_rule import SourceRule
-from rolloutlog.buffer.sources.source_table import Offer, SourceTable
+from rolloutlog.buffer.sources.source_table import Offer, PackedSource, SourceTable
 from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.settings import BufferSettings
 
@@ -60,6 +60,7 @@ class Screening:
         self._rules = [SourceRule(own, settings.seq_len) for own in settings.derivations]
         self._bands = [rule for rule in self._rules if not in_band(None, rule.settings.select)]
         self._place = {own.name: place for place, own in enumerate(settings.derivations)}
+        self._bounds = {own.name: (place, own.max_draws) for place, own in enumerate(settings.derivations)}
         self._kinds: dict[object, _Kind] = {}
         self._lives: dict[tuple[tuple[int, ...], float | None], tuple[int, ...]] = {}
         balances = [(own.name, own.derive) for own in settings.derivations if isinstance(own.derive, Balanced)]
@@ -131,29 +132,29 @@ class Screening:
 
     def candidates(self, sources: SourceTable, slot: int) -> list[Candidate]:
         """Those that are left of a source, in their order."""
-        made = sources.made.get(offset := sources.offset(slot))
-        if made is not None:
-            return made
-        counts, size = sources.offers[slot].counts, sources.offers[slot].size
-        asked = [rule for rule, count in zip(self._rules, counts, strict=True) if count]
-        packed, group = sources.tail(slot), sources.group(slot)
-        if size == 1:  # as most are: its anchor is looked for when somebody asks
-            name, only = asked[0].settings.name, partial(self._only_point, asked[0], packed, group)
-            return [Candidate(offset, name, only)]
-        made = [Candidate(offset, rule.settings.name, at) for rule in asked for at in self._points(rule, packed, group)]
+        made = sources.made.get(sources.offset(slot))
+        return self.new_candidates(sources.offers[slot], sources.packed(slot)) if made is None else made
+
+    def new_candidates(self, offer: Offer, source: PackedSource) -> list[Candidate]:
+        """All of a source, of which nobody has made any."""
+        if offer.size == 1:  # as most are: its anchor is looked for when somebody asks
+            rule = self._rules[offer.counts.index(1)]
+            return [Candidate(source.offset, rule.settings.name, partial(self._only_point, rule, source))]
+        asked = [rule for rule, count in zip(self._rules, offer.counts, strict=True) if count]
+        made = [Candidate(source.offset, rule.settings.name, at) for rule in asked for at in self._points(rule, source)]
         made.sort(key=lambda candidate: candidate.order)
         return made
 
-    def _only_point(self, rule: SourceRule, packed: bytes, group: str) -> AnchorPoint:
-        return self._points(rule, packed, group)[0]
+    def _only_point(self, rule: SourceRule, source: PackedSource) -> AnchorPoint:
+        return self._points(rule, source)[0]
 
-    def _points(self, rule: SourceRule, packed: bytes, group: str) -> list[AnchorPoint]:
+    def _points(self, rule: SourceRule, source: PackedSource) -> list[AnchorPoint]:
         """Where that derivation resumes a source."""
-        own = own_facts(packed)
+        own = own_facts(source.tail)
         points = rule.points(places_of(own.packed), own.snapshots)
         if isinstance(points, Skip):
             return []
-        return rule.chosen(points, self._salt, rollout_id(group, own.member))
+        return rule.chosen(points, self._salt, rollout_id(source.group, own.member))
 
     # what may be drawn now
 
@@ -161,12 +162,12 @@ class Screening:
         """How many of its candidates may be drawn by side, then how many of these are discarded."""
         if sources.is_dead(slot):
             return self.none_live
-        reward, made = sources.reward(slot), sources.made.get(sources.offset(slot))
+        made = sources.made.get(sources.offset(slot))
         if made is None:
-            return self.live_of(sources.offers[slot], reward)
+            return self.live_of(sources.offers[slot], sources.reward(slot))
         numbers = [0] * (2 * self.sides)
         for candidate in made:
-            if (side := self._side_of(reward, candidate)) is not None:
+            if (side := self._side_of(sources, slot, candidate)) is not None:
                 numbers[side] += 1
                 numbers[self.sides + side] += candidate.discarded
         return tuple(numbers)
@@ -188,15 +189,13 @@ class Screening:
         whose reward fits. Draws in flight count."""
         if sources.is_dead(slot):
             return []
-        reward = sources.reward(slot)
-        return [each for each in self.candidates(sources, slot) if self._side_of(reward, each) == side]
+        return [each for each in self.candidates(sources, slot) if self._side_of(sources, slot, each) == side]
 
-    def _side_of(self, reward: float | None, candidate: Candidate) -> int | None:
-        place = self._place[candidate.derivation]
-        drawn = candidate.draws + candidate.in_flight
-        if candidate.refused or drawn >= self._rules[place].settings.max_draws:
+    def _side_of(self, sources: SourceTable, slot: int, candidate: Candidate) -> int | None:
+        place, most = self._bounds[candidate.derivation]
+        if candidate.refused or candidate.draws + candidate.in_flight >= most:
             return None
-        return self._side(reward, place)
+        return self._side(sources.reward(slot), place)
 
     def _side(self, reward: float | None, place: int) -> int | None:
         """The side of the candidates that one derivation finds in a source; None where its reward is on none."""

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
 from typing import NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.sources.candidates import Candidate, SourceFacts
 from rolloutlog.buffer.sources.packed_row import OwnFacts, own_facts, packed_row, unpacked_row
@@ -49,7 +51,7 @@ class Told(NamedTuple):
     notes: frozenset[str]
 
 
-class PackedSource(NamedTuple):
+class PackedSource(Struct, frozen=True, gc=False):
     """A source as it was once: its row in few bytes, the reward of its record, and the newest that was known."""
 
     tail: bytes
@@ -105,7 +107,7 @@ class SourceTable(Mapping[int, "SourceRecord"]):
         self._groups: list[str] = []
         self._kin: array[int] = array("i")
         self._flags = bytearray()
-        self._tails: array[int] = array("B")
+        self._tails = bytearray()
         self._starts: array[int] = array("q", [0])
         self.offers: list[Offer] = []
         self.live: list[tuple[int, ...]] = []
@@ -181,7 +183,7 @@ class SourceTable(Mapping[int, "SourceRecord"]):
 
     def tail(self, slot: int) -> bytes:
         """What its row alone says, packed."""
-        return self._tails[self._starts[slot] : self._starts[slot + 1]].tobytes()
+        return bytes(self._tails[self._starts[slot] : self._starts[slot + 1]])
 
     def packed(self, slot: int) -> PackedSource:
         """What a seed says of it, to be kept for later."""
@@ -228,7 +230,7 @@ class SourceTable(Mapping[int, "SourceRecord"]):
         self._flags.append(DEAD * dead | UNHEEDED * (not heeded))
         self.offers.append(offer)
         self.live.append(live)
-        self._tails.frombytes(packed_row(row))
+        self._tails += packed_row(row)
         self._starts.append(len(self._tails))
         self._count += 1
         return slot
@@ -316,7 +318,7 @@ class SourceTable(Mapping[int, "SourceRecord"]):
         self.live = _kept(self.live, kept)
         self._flags = bytearray(compress(self._flags, kept))
         tails = _kept(tails, kept)
-        self._tails, self._starts = array("B", b"".join(tails)), array("q", [0])
+        self._tails, self._starts = bytearray(b"".join(tails)), array("q", [0])
         for tail in tails:
             self._starts.append(self._starts[-1] + len(tail))
         self._base = self._first = 0

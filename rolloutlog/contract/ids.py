@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from struct import Struct
 
 from rolloutlog.contract.partitions import partition_of
 
 ID_BYTES = 16
+_LENGTHS = Struct("<I").pack
+_NUMBER = Struct(">Q8x").unpack
 
 
 def digest_of(value: bytes | memoryview) -> str:
@@ -26,7 +29,7 @@ def id_of(*parts: str | int | float) -> str:
 
 def _bytes_of(parts: Iterable[str | int | float]) -> bytes:
     texts = [str(part).encode() for part in parts]
-    return b"".join([len(text).to_bytes(4, "little") + text for text in texts])
+    return b"".join([_LENGTHS(len(text)) + text for text in texts])
 
 
 def ended_id(group: str) -> bytes:
@@ -50,8 +53,10 @@ class RankOf:
     def __call__(self, *rest: str | int) -> int:
         """The number of those facts and these behind them."""
         state = self._begun.copy()
-        state.update(_bytes_of(rest))
-        return int.from_bytes(state.digest()[:8])
+        for part in rest:
+            text = str(part).encode()
+            state.update(_LENGTHS(len(text)) + text)
+        return _NUMBER(state.digest())[0]
 
 
 def rollout_id(group: str, member: int) -> str:
