@@ -33,11 +33,11 @@ def records(group: str, members: Iterable[int]) -> list[Outgoing]:
     return [checked_rollout(rollout(group, m, float(m)), source=SOURCE, now=NOW) for m in members]
 
 
-def events_of(outgoing: Iterable[Outgoing]) -> list[Event]:
-    """The same as they are read, headers yet to be looked at; offsets rise."""
+def events_of(outgoing: Iterable[Outgoing], first: int = 0) -> list[Event]:
+    """The same as they are read, headers yet to be looked at; offsets rise from the first."""
     return [
         Event(Topic.ROLLOUTS, partition_of(out.key.decode(), PARTITIONS), offset, NOW, out.key, headers, out.value)
-        for offset, out in enumerate(outgoing)
+        for offset, out in enumerate(outgoing, first)
         if (headers := Headers(out.headers))
     ]
 
@@ -81,12 +81,15 @@ class Reader:
         self.sampler = Sampler(self.assemblies, DispatchPolicy(self.settings, history()), order_of(self.settings))
 
     def fold(self, events: Iterable[Event], *, keep: bool = True) -> None:
-        """Take events in by their headers, and settle what they change."""
+        """Take the events of a poll in by their headers, and then settle what they changed."""
+        changed = set[tuple[int, str]]()
         for event in events:
             assembly = self.assemblies[event.partition]
             fact = announced(event, PARTITIONS)
             if assembly.wants(event) and (pending := assembly.fold(event, fact, keep_payload=keep)) is not None:
-                self.sampler.settle(event.partition, pending.id, STEP)
+                changed.add((event.partition, pending.id))
+        for partition, group in sorted(changed):
+            self.sampler.settle(partition, group, STEP)
 
     def read_values(self) -> None:
         """Read all values that weren't."""

@@ -76,7 +76,7 @@ async def _filled(settings: Settings) -> int:
     async with Writer(connection) as writer:
         for number in range(RECORDS):
             made = rollout(f"{number:032x}", 0)
-            slot = replace(made.slot, group_size=MEMBERS, env="chosen" if number in chosen else "other")
+            slot = made.slot._replace(group_size=MEMBERS, env="chosen" if number in chosen else "other")
             record = checked_rollout(replace(made, slot=slot), source=SOURCE, now=NOW)
             size += len(record.value)
             await (await writer.send(record))  # acknowledged before the next, so no two share a batch

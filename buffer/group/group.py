@@ -82,7 +82,7 @@ class Group:
     shape: Shape | None = None
     promised: Shape | None = None
     hinted: Shape | None = None
-    members: dict[int, Member] = field(default_factory=dict[int, Member])
+    members: dict[int, Member] = field(default_factory=dict)
     end: End | None = None
     cancel_size: int = 0
 

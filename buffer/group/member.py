@@ -62,13 +62,13 @@ class Member:
     """A slot of the group. `seen` has digest and status of the first good record of each attempt; `record` stands."""
 
     record: Record | None = None
-    seen: dict[int, tuple[str, Status]] = field(default_factory=dict[int, tuple[str, Status]])
+    seen: dict[int, tuple[str, Status]] = field(default_factory=dict)
     rejected: int = NEVER
     spoiled: int = NEVER
     expired: int = NEVER
     asked: int = NEVER
     cancelled: bool = False
-    notes: dict[int, Annotations] = field(default_factory=dict[int, Annotations])
+    notes: dict[int, Annotations] = field(default_factory=dict)
 
     @property
     def attempt(self) -> int:

@@ -106,7 +106,7 @@ class MemberRunner:
         slot = lease.seed.slot(ask, lease.offset, run=self._producer.run.id)
         with suppress(RolloutlogError):  # of who follows the policies: the attempt asks it as well, and tells
             if slot.dispatch_step is None and (current := self._policies.current) is not None:
-                return replace(slot, dispatch_step=current.version + 1)
+                return slot._replace(dispatch_step=current.version + 1)
         return slot
 
     async def _attempt(self, lease: SeedLease, ask: Ask, slot: Slot) -> AttemptResult:

@@ -5,7 +5,6 @@ Guarantees: `sound` passes every check; `altered` changes the named columns only
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ def sound(group: str, member: int = 0, *, reward: float | None = 1.0, **slot: An
     """A completed rollout of a group of two; more fields of its slot by name."""
     place = Slot(group=group, group_size=2, member=member, run="tests", env="sums", origin_seed=ORIGIN, origin_offset=0)
     return Rollout(
-        replace(place, **slot), Trajectory.build(sound_nodes(), {"reward": reward, "stop_condition": "stop"})
+        place._replace(**slot), Trajectory.build(sound_nodes(), {"reward": reward, "stop_condition": "stop"})
     )
 
 

@@ -76,8 +76,7 @@ class Log:
         elif kind in STATUS_OF and kind is not EventType.ROLLOUT_ABORTED:
             rollout = read_rollout(event)
             slot = rollout.slot
-            kept = replace(
-                slot,
+            kept = slot._replace(
                 attempt=1,
                 trace=slot.trace or slot.rollout,
                 source_file=None,
@@ -130,14 +129,14 @@ async def publish(settings: Settings) -> None:
                 await producer.publish(replace(made, trajectory=with_facts(made.trajectory, facts)))
         many = Slot(group="many", group_size=5, group_train=3, member=0, env="a/b", dispatch_step=4)
         await producer.publish(replace(source, slot=many, trajectory=agents()))
-        await producer.fail(replace(many, member=1), TimeoutError("gone"), source.trajectory)
-        await producer.abort(replace(many, member=2), source.trajectory)
-        await producer.publish(replace(source, slot=replace(many, member=2, attempt=2)))
-        await producer.publish(replace(sound("many", reward=None), slot=replace(many, member=3)))
+        await producer.fail(many._replace(member=1), TimeoutError("gone"), source.trajectory)
+        await producer.abort(many._replace(member=2), source.trajectory)
+        await producer.publish(replace(source, slot=many._replace(member=2, attempt=2)))
+        await producer.publish(replace(sound("many", reward=None), slot=many._replace(member=3)))
         await producer.annotate(
-            replace(many, member=3), {"reward": 0.25, "judge": {"why": ["long"]}, "advantage": -1.0}
+            many._replace(member=3), {"reward": 0.25, "judge": {"why": ["long"]}, "advantage": -1.0}
         )
-        await producer.abort(replace(many, member=4), source.trajectory)  # has no result: it stays on its log
+        await producer.abort(many._replace(member=4), source.trajectory)  # has no result: it stays on its log
         await producer.publish(sound("eval", 0, kind=RunKind.EVAL, group_size=1))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -201,7 +200,7 @@ def test_small_events_are_checked_as_well() -> None:
             checked_event(lambda facts=facts: annotation_event(slot, facts, source=SOURCE, now=NOW), read_annotation)
     with pytest.raises(InvalidRecord):
         checked_event(
-            lambda: annotation_event(replace(slot, member=2), {}, source=SOURCE, now=NOW),
+            lambda: annotation_event(slot._replace(member=2), {}, source=SOURCE, now=NOW),
             read_annotation,
         )
     nobody: list[Any] = [[2], [-1], ["0"], [0, True]]

@@ -48,13 +48,6 @@ def _learnable(pending: PendingGroup, dispatch: DispatchPolicy, kept: Iterable[i
 def _fresh(fact: Announced, step: int) -> MemberVerdict:
     oldest, newest = fact.oldest.version, fact.newest.version
     return MemberVerdict(
-        member=fact.slot.member,
-        attempt=fact.slot.attempt,
-        verdict=Verdict.FRESH,
-        seq_staleness=step - oldest - 1,
-        response_tokens=fact.tokens,
-        mask_runs=NOTHING,
-        trainable_tokens=0,
-        oldest=oldest,
-        newest=newest,
-    )
+        fact.slot.member, fact.slot.attempt, Verdict.FRESH, step - oldest - 1, fact.tokens, NOTHING, 0, None,
+        oldest, newest,
+    )  # fmt: skip

@@ -47,7 +47,8 @@ def final_of(
 def outcomes_of(pending: PendingGroup, verdict: GroupVerdict, *, trained: bool) -> list[MemberOutcome]:
     """How every member stands; what a trained group leaves out is expired, or surplus."""
     judged = {m.member: m for m in (*verdict.stale, *verdict.members)}
-    return [_outcome(pending, index, judged.get(index), trained) for index in range(pending.group.size)]
+    members, size = pending.group.members, pending.size
+    return [_outcome(pending, members.get(index), index, judged.get(index), trained) for index in range(size)]
 
 
 def expired_of(pending: PendingGroup, expired: MemberVerdict, *, step: int, timeline: int) -> MemberExpired:
@@ -67,8 +68,10 @@ def expired_of(pending: PendingGroup, expired: MemberVerdict, *, step: int, time
     )
 
 
-def _outcome(pending: PendingGroup, index: int, judged: MemberVerdict | None, trained: bool) -> MemberOutcome:
-    member, tokens = pending.group.members.get(index) or Member(), pending.tokens.get(index)
+def _outcome(
+    pending: PendingGroup, said: Member | None, index: int, judged: MemberVerdict | None, trained: bool
+) -> MemberOutcome:
+    member, tokens = said or Member(), pending.tokens.get(index)
     record, status = member.record, member.status
     if status is not MemberStatus.COMPLETED and (member.is_rejected or status is MemberStatus.OPEN):
         record = None

@@ -112,13 +112,12 @@ class Assembly:
     def _pending(self, group: str, event: Event) -> PendingGroup:
         found = self.groups.get(group)
         if found is None:
-            cut = event.offset < self.cut_below
             found = PendingGroup(
                 Group(group),
                 self.partition,
                 event.offset,
                 event.timestamp,
-                cut=cut,
+                cut=event.offset < self.cut_below,
                 memory=self.memory,
                 namespace=self.namespace,
                 pass_number=self.pass_number,

@@ -21,7 +21,7 @@ from rolloutlog.trainer.groups.announced import Announced
 
 _ROW = Struct("<HIqIqdIIIIQ32s")
 """Member, attempt, offset, size, timestamp, reward, oldest and newest policy, tokens, digest."""
-_SHARED = attrgetter(*(name for name in Slot.__slots__ if name not in ("member", "attempt")))
+_SHARED = attrgetter(*(name for name in Slot._fields if name not in ("member", "attempt")))
 _SHAPE = attrgetter("group_size", "needed", "kind", "origin_seed")
 
 

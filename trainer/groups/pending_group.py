@@ -47,9 +47,9 @@ class PendingGroup:
     offset: int
     timestamp: int
     touched: int = 0
-    tokens: dict[int, MemberTokens] = field(default_factory=dict[int, MemberTokens])
-    payloads: dict[int, Payload] = field(default_factory=dict[int, Payload])
-    tries: dict[int, int] = field(default_factory=dict[int, int])
+    tokens: dict[int, MemberTokens] = field(default_factory=dict)
+    payloads: dict[int, Payload] = field(default_factory=dict)
+    tries: dict[int, int] = field(default_factory=dict)
     env: str | None = None
     named_by: int | None = None
     asked_at: int | None = None
@@ -62,7 +62,7 @@ class PendingGroup:
     memory: PayloadBytes = field(default_factory=PayloadBytes)
     namespace: str = ""
     pass_number: int = 1
-    _unread: dict[int, Announced] = field(default_factory=dict[int, Announced])
+    _unread: dict[int, Announced] = field(default_factory=dict)
     _packed: PackedMembers | None = None
     _sets: MemberSets = field(default_factory=MemberSets)
 

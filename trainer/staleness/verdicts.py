@@ -130,7 +130,9 @@ class GroupVerdict:
     stale: tuple[MemberVerdict, ...] = ()
 
     def only(self, members: Collection[int]) -> GroupVerdict:
-        """The same step, those members alone."""
+        """The same step, those of its members alone."""
+        if len(members) == len(self.members):  # as it mostly is
+            return GroupVerdict(self.step, self.members, self.expired)
         return GroupVerdict(self.step, tuple(m for m in self.members if m.member in members), self.expired)
 
     @property

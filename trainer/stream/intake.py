@@ -130,32 +130,53 @@ class Intake:
             return set()
 
     async def _fold(self, event: Event, keep: bool) -> None:
+        if not self._fold_announced(event, keep):
+            await self._fold_value(event, keep)
+
+    def _fold_announced(self, event: Event, keep: bool) -> bool:
+        """Fold an event by its headers alone, as most can be; False where that won't do."""
         assembly = self.assemblies[event.partition]
         if not assembly.wants(event):
             assembly.pass_by(event)
-            return
-        known = assembly.groups.get(event.headers.group or "")
-        fact = self._announced(event, known)
+            return True
+        fact = self._announced(event)
         if fact is None:
-            fact = await self._fact(event)
-            if fact is None:
-                self.evals.see(event)
-            elif known is not None and doubts(fact, known):
-                await self.read_values([known])
-        if isinstance(fact, Bad):
-            self.rejections[str(fact.rejected.reason)] += 1
-        pending = assembly.fold(event, fact, keep_payload=keep)
-        if pending is not None:
-            self.changed.add((event.partition, pending.id))
+            return False
+        known = assembly.groups.get(fact.group)
+        if known is not None and not known.may_announce(fact.slot):
+            return False
+        self._take(assembly.fold(event, fact, keep_payload=keep))
+        return True
 
-    def _announced(self, event: Event, pending: PendingGroup | None) -> Announced | None:
-        """The event as its headers say it, if that will do for now."""
-        if self.payloads is None or event.handle._replace(size=0) in self.rejected_before:
+    def _announced(self, event: Event) -> Announced | None:
+        """The event as its headers say it, if they may be believed for now."""
+        if self.payloads is None or self._rejection_of(event) is not None:
             return None
         fact, history = announced(event, self.partitions), self.policies.history
         if fact is None or not (history.knows(fact.oldest) and history.knows(fact.newest)):
             return None
-        return fact if pending is None or pending.may_announce(fact.slot) else None
+        return fact
+
+    def _rejection_of(self, event: Event) -> RejectReason | None:
+        """Why a dead letter named it before this was opened."""
+        return self.rejected_before.get(event.handle._replace(size=0)) if self.rejected_before else None
+
+    async def _fold_value(self, event: Event, keep: bool) -> None:
+        """Fold an event by what its value says."""
+        assembly = self.assemblies[event.partition]
+        known, fact = assembly.groups.get(event.headers.group or ""), await self._fact(event)
+        if fact is None:
+            self.evals.see(event)
+        elif known is not None and doubts(fact, known):
+            await self.read_values([known])
+        if isinstance(fact, Bad):
+            self.rejections[str(fact.rejected.reason)] += 1
+        self._take(assembly.fold(event, fact, keep_payload=keep))
+
+    def _take(self, pending: PendingGroup | None) -> None:
+        """A group that an event changed is for the caller."""
+        if pending is not None:
+            self.changed.add((pending.partition, pending.id))
 
     async def read_values(self, groups: Iterable[PendingGroup]) -> None:
         """Read the values of all members of these groups that stand by their headers' word; those that are bad are
@@ -207,7 +228,7 @@ class Intake:
     async def _known(self, event: Event, fact: Arrived) -> Fact | None:
         """The fact, or that its record is bad since a policy was never published, or a dead letter names it; None where
         that says nothing of its slot."""
-        if (before := self.rejected_before.get(event.handle._replace(size=0))) is not None:
+        if (before := self._rejection_of(event)) is not None:
             rejected = Rejected(before, "rejected before")
             return Bad(fact.rollout.slot, rejected) if rejected.resolves else None
         unknown = await self.policies.unknown(claimed_policies(fact.rollout.trajectory))

@@ -41,10 +41,11 @@ Steps = Annotated[int, Field(gt=-COUNTED, lt=COUNTED, strict=True)]
 """A difference of steps."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MemberOutcome:
     """One member in a final event: `handle` of the record that stood, and its `reward` at the draw. It is validated
-    where it is read, as part of its `GroupFinal`, and not where a trainer makes it."""
+    where it is read, as part of its `GroupFinal`, and not where a trainer makes it. Nobody changes one; it isn't frozen
+    since that makes each twice as dear, and a step has hundreds."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 

@@ -9,6 +9,7 @@ trainer's test alone.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, cast
 
 from rolloutlog.contract.events.body import Resolved, body_of
@@ -20,25 +21,37 @@ from rolloutlog.contract.record.provenance import STATUS_OF, derived, disagreeme
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot, check_slot
 from rolloutlog.contract.record.soundness import check_trajectory
-from rolloutlog.contract.topics import TOPICS
+from rolloutlog.contract.topics import TOPICS, Topic
 from rolloutlog.contract.vocabulary import EventType, RejectReason
-from rolloutlog.contract.wire.headers import SPEC_VERSION, Headers, check_names
+from rolloutlog.contract.wire.headers import REMEMBERED, SPEC_VERSION, Headers, check_names
 from rolloutlog.contract.wire.json_text import parse
 from rolloutlog.contract.wire.rejection import Rejected
 
 _TYPES = {topic: {str(known): known for known in spec.types} for topic, spec in TOPICS.items()}
+_OF_A_KIND = tuple(
+    field.name
+    for field in (Headers.spec_version, Headers.source, Headers.content_type, Headers.schema_version, Headers.type)
+)
 
 
 def read_attributes(event: Event) -> EventType:
     """What every event of every topic says of itself: names, id, source, type, schema version. Raises Rejected."""
     headers = event.headers
     check_names(headers)
+    headers.require(Headers.id)
+    return _read_kind(event.topic, *map(headers.raw.get, _OF_A_KIND))
+
+
+@lru_cache(REMEMBERED)
+def _read_kind(topic: Topic, *raw: bytes | None) -> EventType:
+    """What all events of a kind and a source say alike, as they say it; read once. Raises Rejected."""
+    headers = Headers.of(dict(zip(_OF_A_KIND, raw, strict=True)))
     if headers.spec_version not in (None, SPEC_VERSION):
         raise Rejected(RejectReason.HEADER_MALFORMED, f"CloudEvents {headers.spec_version}, not {SPEC_VERSION}")
-    for field in (Headers.id, Headers.source, Headers.content_type):
+    for field in (Headers.source, Headers.content_type):
         headers.require(field)
     schema = headers.require(Headers.schema_version)
-    event_type = _event_type(event, headers.require(Headers.type))
+    event_type = _event_type(topic, headers.require(Headers.type))
     if schema > SCHEMA[event_type]:
         raise Rejected(
             RejectReason.SCHEMA_NEWER, f"{event_type} of schema {schema}; this reader knows {SCHEMA[event_type]}"
@@ -52,12 +65,11 @@ def read_headers(event: Event, partitions: int | None = None) -> EventType:
     `partitions` None leaves the partition unchecked (a producer before it knows P).
     """
     event_type, headers = read_attributes(event), event.headers
-    group = headers.require(Headers.group)
-    _check_slot(event_type, headers)
+    slot, group = _slot(event_type, headers), headers.require(Headers.group)
     if event.key != headers.raw[Headers.group.name]:
         raise Rejected(RejectReason.KEY, f"key {(event.key or b'')[:80]!r} isn't the group {group[:80]!r}")
-    if event_type in STATUS_OF and headers.id != (own := Slot.of(headers).event_id):
-        raise Rejected(RejectReason.HEADER_MALFORMED, f"id {headers.id} of a record that must have {own}")
+    if slot is not None and event_type in STATUS_OF and headers.id != slot.event_id:
+        raise Rejected(RejectReason.HEADER_MALFORMED, f"id {headers.id} of a record that must have {slot.event_id}")
     if partitions is not None and partition_of(group, partitions) != event.partition:
         raise Rejected(
             RejectReason.PARTITION, f"group {group} belongs to partition {partition_of(group, partitions)} (murmur2)"
@@ -65,22 +77,25 @@ def read_headers(event: Event, partitions: int | None = None) -> EventType:
     return event_type
 
 
-def _event_type(event: Event, text: str) -> EventType:
-    known = _TYPES[event.topic].get(text)
+def _event_type(topic: Topic, text: str) -> EventType:
+    known = _TYPES[topic].get(text)
     if known is None:
-        raise Rejected(RejectReason.TYPE_UNKNOWN, f"type {text[:80]!r} isn't one of {event.topic}")
+        raise Rejected(RejectReason.TYPE_UNKNOWN, f"type {text[:80]!r} isn't one of {topic}")
     return known
 
 
-def _check_slot(event_type: EventType, headers: Headers) -> None:
+def _slot(event_type: EventType, headers: Headers) -> Slot | None:
+    """What an event says of a member; None where it says nothing of one, but what it must say. Raises Rejected."""
     if event_type in STATUS_OF or event_type is EventType.ROLLOUT_ANNOTATED:
-        check_slot(Slot.of(headers))
+        check_slot(slot := Slot.of(headers))
+        return slot
     if event_type is EventType.SEED_TAKEN:
         for field in (Headers.seed, Headers.worker):
             headers.require(field)
         headers.require(Headers.lease)
     if event_type is EventType.GROUP_CANCELLED:
         headers.require(Headers.group_size)
+    return None
 
 
 def read_rollout(event: Event, body: Resolved | None = None) -> Rollout:

@@ -1,15 +1,14 @@
 """A member's slot: which attempt of which member of which group a rollout is, and where the group comes from.
 
-Guarantees: everything here comes from headers or goes to them; nothing is read from the value. Leaves out: what was
-sampled.
+Guarantees: everything here comes from headers or goes to them; nothing is read from the value. What all members of a
+group share is read and written once a group. Leaves out: what was sampled.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import attempt_id, rollout_id
@@ -22,14 +21,15 @@ MAX_GROUP = 4096
 """Members of a group at most: folds look at all of a group that changed, so one header must not say a million."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Slot:
+class Slot(NamedTuple):
     """Group, member and attempt of a rollout, with the lineage of its group."""
 
     group: str
     group_size: int
     member: int
     attempt: int = 1
+    trace: str | None = None
+    """Its own id where it was recorded; None: it was sampled into this namespace."""
     group_train: int | None = None
     kind: RunKind = RunKind.TRAIN
     run: str | None = None
@@ -38,8 +38,6 @@ class Slot:
     origin_seed: str | None = None
     origin_offset: int | None = None
     seed_kind: str | None = None
-    trace: str | None = None
-    """Its own id where it was recorded; None: it was sampled into this namespace."""
     source_file: str | None = None
     """File that an import gathered its group from, where the source names none."""
     source_id: str | None = None
@@ -64,24 +62,18 @@ class Slot:
         """Event id of this attempt's record."""
         return attempt_id(self.group, self.member, self.attempt)
 
-    def retry(self, attempt: int) -> Slot:
-        """The same slot at another attempt."""
-        return replace(self, attempt=attempt)
-
     def of_member(self, member: int, attempt: int) -> Slot:
         """The slot of another member of the same group."""
-        return replace(self, member=member, attempt=attempt)
+        return self._replace(member=member, attempt=attempt)
 
     @classmethod
     def of(cls, headers: Headers) -> Slot:
         """Read a slot from headers; raises Rejected."""
         if isinstance(headers.memo, Slot):
             return headers.memo
-        raw = headers.raw
-        for field in _REQUIRED:
-            if field.name not in raw:
-                headers.require(field)
-        headers.memo = slot = cls(**{name: read(raw[header]) for name, header, read in _READERS if header in raw})
+        group, size, *shared = _shared_values(*map(headers.raw.get, _SHARED_NAMES))
+        member, attempt = headers.require(Headers.member), headers.attempt
+        headers.memo = slot = cls(group, size, member, 1 if attempt is None else attempt, headers.trace, *shared)
         return slot
 
     def headers(self) -> list[tuple[str, bytes]]:
@@ -107,10 +99,19 @@ def _shared_headers(values: tuple[Any, ...]) -> list[tuple[str, bytes]]:
     return Headers.encode(dict(zip(_SHARED, values, strict=True)))
 
 
-_ROWS = {row.name: FIELDS[row.name] for row in fields(Slot)}
-"""A slot's fields are rows of the table of headers, by the same names."""
+@lru_cache(REMEMBERED)
+def _shared_values(*raw: bytes | None) -> list[Any]:
+    """What all members of a group share, as their headers say it; read once a group. Raises HeaderError."""
+    said = Headers.of(dict(zip(_SHARED_NAMES, raw, strict=True)))
+    for field in _REQUIRED:
+        said.require(field)
+    known = ((name, getattr(said, name)) for name in _SHARED)
+    return [Slot._field_defaults.get(name) if value is None else value for name, value in known]
+
+
 _OWN = ("member", "attempt", "trace")
-_SHARED = tuple(name for name in _ROWS if name not in _OWN)
+_SHARED = tuple(name for name in Slot._fields if name not in _OWN)
+"""A slot's fields are rows of the table of headers, by the same names."""
 _SHARED_OF = attrgetter(*_SHARED)
-_READERS = [(name, field.name, field.read) for name, field in _ROWS.items()]
-_REQUIRED: tuple[Field[Any], ...] = (Headers.group, Headers.group_size, Headers.member)
+_SHARED_NAMES = tuple(FIELDS[name].name for name in _SHARED)
+_REQUIRED: tuple[Field[Any], ...] = (Headers.group, Headers.group_size)

@@ -234,6 +234,11 @@ class Headers:
         self.raw = {name: raw or b"" for name, raw in self._given}  # a null header says as much as an empty one
         return self.raw
 
+    @classmethod
+    def of(cls, raw: Mapping[str, bytes | None]) -> Headers:
+        """Some headers by name; None is one that isn't there."""
+        return cls((name, text) for name, text in raw.items() if text is not None)
+
     def require(self, field: Field[T]) -> T:
         """The value of a header that must be there; raises HeaderError(header-missing)."""
         raw = self.raw.get(field.name)
