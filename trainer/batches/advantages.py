@@ -13,8 +13,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from rolloutlog.trainer.dispatch.batch import DrawnGroup, DrawnMember
-from rolloutlog.trainer.staleness.agents import Agent, agents_of
+from rolloutlog.trainer.dispatch.batch import DrawnGroup
 
 Floats = npt.NDArray[np.float64]
 EPSILON = 1e-8
@@ -33,14 +32,15 @@ class Estimator(StrEnum):
 
 def grpo(rewards: Sequence[float] | Floats) -> Floats:
     """`(r - mean) / (std + 1e-8)` with the unbiased standard deviation; 0 for one member or equal rewards."""
-    values = np.asarray(rewards, np.float64)
-    return np.zeros(len(values)) if _alike(values) else (values - values.mean()) / (values.std(ddof=1) + EPSILON)
+    apart = centred(rewards)
+    deviation = np.sqrt(np.add.reduce(apart * apart) / max(len(apart) - 1, 1))  # a third of what `std` takes
+    return apart / (deviation + EPSILON)
 
 
 def centred(rewards: Sequence[float] | Floats) -> Floats:
     """`r - mean`; 0 for one member or equal rewards."""
     values = np.asarray(rewards, np.float64)
-    return np.zeros(len(values)) if _alike(values) else values - values.mean()
+    return np.zeros(len(values)) if _alike(values) else values - np.add.reduce(values) / len(values)
 
 
 def rloo(rewards: Sequence[float] | Floats) -> Floats:
@@ -57,21 +57,19 @@ _ESTIMATES: dict[Estimator, Callable[[Sequence[float] | Floats], Floats]] = {
 
 
 def group_advantages(group: DrawnGroup, estimator: Estimator = Estimator.GRPO) -> dict[tuple[int, int], float]:
-    """Advantage by (member, index of agent); without a table of agents there is one, with index 0."""
-    rows = [(member.member, *agent) for member in group.members for agent in _agents(member)]
+    """Advantage by (member, index of agent); without a table of agents there is one, with index 0; one without a
+    reward of its own has the rollout's."""
+    peers: dict[str, list[tuple[int, int, float]]] = {}
+    for member in group.members:
+        for index, agent in enumerate(member.tokens.agents):
+            reward = member.reward if agent.reward is None else agent.reward
+            peers.setdefault(agent.name, []).append((member.member, index, reward))
     advantages: dict[tuple[int, int], float] = {}
-    for name in dict.fromkeys(name for _, _, name, _ in rows):
-        peers = [(member, index, reward) for member, index, other, reward in rows if other == name]
-        values = _ESTIMATES[estimator]([reward for _, _, reward in peers]).tolist()
-        advantages |= {(member, index): value for (member, index, _), value in zip(peers, values, strict=True)}
+    for rows in peers.values():
+        values = _ESTIMATES[estimator]([reward for _, _, reward in rows]).tolist()
+        advantages |= {(member, index): value for (member, index, _), value in zip(rows, values, strict=True)}
     return advantages
 
 
 def _alike(values: Floats) -> bool:
-    return len(values) < 2 or bool((values == values[0]).all())
-
-
-def _agents(member: DrawnMember) -> list[tuple[int, str, float]]:
-    """Index, name and reward of each agent; an agent without a reward of its own has the rollout's."""
-    agents = agents_of(member.rollout.trajectory) if member.rollout else [Agent()]
-    return [(i, a.name, member.reward if a.reward is None else a.reward) for i, a in enumerate(agents)]
+    return len(values) < 2 or np.count_nonzero(values == values[0]) == len(values)

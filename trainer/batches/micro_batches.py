@@ -24,15 +24,21 @@ def first_fit(lengths: list[int], budget: int) -> list[list[int]]:
     """
     packs: list[list[int]] = []
     room: list[int] = []
+    open_packs: list[int] = []  # those that may take another one
+    least = min(lengths, default=0)
     for sample in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        if lengths[sample] > budget:
-            raise ValueError(f"a sample of {lengths[sample]} tokens is above {budget}")
-        place = next((i for i, free in enumerate(room) if free >= lengths[sample]), len(packs))
+        size = lengths[sample]
+        if size > budget:
+            raise ValueError(f"a sample of {size} tokens is above {budget}")
+        place = next((i for i in open_packs if room[i] >= size), len(packs))
         if place == len(packs):
             packs.append([])
             room.append(budget)
+            open_packs.append(place)
         packs[place].append(sample)
-        room[place] -= lengths[sample]
+        room[place] -= size
+        if room[place] < least:
+            open_packs.remove(place)
     return packs
 
 

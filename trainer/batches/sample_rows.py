@@ -2,8 +2,8 @@
 (design/trainer#tensors).
 
 Guarantees: rows are said by node, so that to choose samples, to cut or to silence them costs as much as they have
-nodes; columns are gathered from the axis once, when they are asked for, as packs hold them. Leaves out: which branches
-make samples (`samples`).
+nodes; columns are made when they are asked for, as packs hold them. Leaves out: which branches make samples
+(`samples`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SampleRows:
         some = np.flatnonzero(tokens)
         _, at = np.unique(owner[some], return_index=True)
         heads = some[at]  # the first node of each sample that has a token
-        firsts, counts = facts.starts[nodes], tokens.copy()
+        firsts, counts = facts.axis.starts[nodes], tokens.copy()
         before = np.zeros(len(paths), np.int64)
         before[owner[heads]] = firsts[heads]
         firsts[heads] += 1
@@ -86,22 +86,23 @@ class SampleRows:
 
     def columns(self) -> dict[str, Array]:
         """What packs hold of each row, in their dtypes."""
-        facts, runs = self.facts, self._runs()
-        used, ids, policy = self._used(runs), gathered(facts.tokens, runs), gathered(facts.policy, runs)
+        facts, places = self.facts, self._places()
+        long, used = facts.stretches(places), self._used(places)
+        ids, (timelines, versions) = long.tokens(), long.policies()
         advantages = np.repeat(facts.advantages[self.nodes], self.counts)
         said = {name: np.repeat(facts.sampling[self.nodes, at], self.counts) for at, name in enumerate(NAMES)}
         return {
             "input_ids": self._inputs(ids),
-            "labels": np.where(used, ids, np.int64(IGNORED)),
-            "behaviour_logprobs": gathered(facts.logprobs, runs),
+            "labels": np.where(used, ids, IGNORED),
+            "behaviour_logprobs": long.logprobs(),
             "advantages": np.multiply(advantages, used, out=advantages),
-            "timelines": facts.timelines[policy],
-            "versions": facts.versions[policy],
+            "timelines": timelines,
+            "versions": versions,
             **said,
-            **{name: gathered(column, runs) for name, column in facts.named.items()},
+            **{name: long.named(name, column) for name, column in facts.named.items()},
         }
 
-    def _runs(self) -> list[slice]:
+    def _places(self) -> list[slice]:
         """Where the rows lie on the axis, neighbours in one: a branch that is all of its member is one."""
         some = self.counts > 0
         starts = self.firsts[some]
@@ -110,23 +111,23 @@ class SampleRows:
         first, last = np.append(0, apart + 1)[: len(starts)], np.append(apart, len(ends) - 1)[: len(ends)]
         return [slice(a, b) for a, b in zip(starts[first].tolist(), ends[last].tolist(), strict=True)]
 
-    def _used(self, runs: list[slice]) -> Bools:
-        used = gathered(self.facts.trained, runs)
+    def _used(self, places: list[slice]) -> Bools:
+        used = gathered(self.facts.trained, places)
         return used if self.new.all() else used & np.repeat(self.new, self.counts)
 
-    def _inputs(self, ids: Array) -> I64:
+    def _inputs(self, ids: I64) -> I64:
         """What comes before each label: the label before, or the sample's first token."""
         made = np.empty(len(ids), np.int64)
         made[1:] = ids[:-1]
         lengths = self.lengths
         some = lengths > 0
-        made[(np.cumsum(lengths) - lengths)[some]] = self.facts.tokens[self.before[some]]
+        made[(np.cumsum(lengths) - lengths)[some]] = self.facts.tokens_at(self.before[some])
         return made
 
 
-def gathered(column: Array, runs: list[slice]) -> Array:
-    """Those runs of a column, one after another."""
-    return np.concatenate([column[run] for run in runs]) if runs else column[:0]
+def gathered(column: Array, places: list[slice]) -> Array:
+    """Those parts of a column, one after another."""
+    return np.concatenate([column[place] for place in places]) if places else column[:0]
 
 
 def _sums(values: I64, sizes: I64) -> I64:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ from rolloutlog.trainer.batches.token_axis import I64, TokenAxis, TokenFacts
 from rolloutlog.trainer.dispatch.batch import DrawnGroup, DrawnMember
 
 
-@dataclass(slots=True, frozen=True)
-class PackedSample:
+class PackedSample(NamedTuple):
     """Where a sequence comes from: one branch of one member, ending in node `leaf`. `truncated`: its answer was cut."""
 
     run: str | None
@@ -42,8 +42,7 @@ class PackedSample:
     stop_condition: str | None
 
 
-@dataclass(slots=True, frozen=True)
-class TrainedMember:
+class TrainedMember(NamedTuple):
     """A member that trains, with the number of its group in the batch and its agents' advantages."""
 
     drawn: DrawnMember
@@ -55,19 +54,13 @@ class TrainedMember:
 
     def sample(self, path: Sequence[int]) -> PackedSample:
         """The sample of one of its branches."""
-        says = self.trajectory.may_say("stop_condition")
+        drawn, trajectory, leaf = self.drawn, self.trajectory, path[-1]
+        stop = trajectory.record.get("stop_condition") if trajectory.may_say("stop_condition") else None
+        agent = trajectory.nodes.item(leaf, AGENT)
         return PackedSample(
-            run=self.run,
-            group=self.group.id,
-            member=self.drawn.member,
-            attempt=self.drawn.attempt,
-            handle=self.drawn.handle,
-            leaf=path[-1],
-            agent=int(self.trajectory.nodes[path[-1], AGENT]),
-            reward=self.drawn.reward,
-            truncated=self.drawn.tokens.truncated,
-            stop_condition=self.trajectory.record.get("stop_condition") if says else None,
-        )
+            self.run, self.group.id, drawn.member, drawn.attempt, drawn.handle, leaf, agent, drawn.reward,
+            drawn.tokens.truncated, stop,
+        )  # fmt: skip
 
 
 @dataclass(slots=True, frozen=True)
@@ -130,12 +123,13 @@ def samples_of(
     axis = TokenAxis.of([member.trajectory for member in members])
     facts = TokenFacts.of(
         axis,
+        runs=[member.drawn.tokens.runs for member in members],
         spans=[member.drawn.verdict.mask_runs for member in members],
         advantages=[member.advantages for member in members],
         sampling=sampling or Sampling(),
         columns=columns,
     )
-    paths = [(i, path) for i, member in enumerate(members) for path in kept_branches(member.trajectory)]
+    paths = [(i, path) for i, one in enumerate(axis.lines().tolist()) for path in _paths(members[i].trajectory, one)]
     rows = _rows(axis, facts, paths)
     counts = rows.label_counts()
     kept = np.flatnonzero(counts)
@@ -161,7 +155,13 @@ def _members(number: int, group: DrawnGroup, estimator: Estimator) -> Iterable[T
             yield TrainedMember(drawn, group, number, trajectory, run, own)
 
 
-def _rows(axis: TokenAxis, facts: TokenFacts, paths: Sequence[tuple[int, list[int]]]) -> SampleRows:
+def _paths(trajectory: Trajectory, is_line: bool) -> Sequence[Sequence[int]]:
+    """The branches that make samples; a line is one, unless its edges say something else."""
+    plain = is_line and not trajectory.may_say("semantic_parents")
+    return [range(len(trajectory.nodes))] if plain else kept_branches(trajectory)
+
+
+def _rows(axis: TokenAxis, facts: TokenFacts, paths: Sequence[tuple[int, Sequence[int]]]) -> SampleRows:
     """All tokens of all branches, one branch after another."""
     counts = np.array([len(path) for _, path in paths], np.int64)
     nodes = np.array([node for _, path in paths for node in path], np.int64)

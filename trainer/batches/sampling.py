@@ -7,7 +7,7 @@ refusing, which the loss does for a missing temperature alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,19 +24,23 @@ class Sampling:
     top_p: float = math.nan
     top_k: float = math.nan
 
-    def of(self, trajectory: Trajectory) -> list[list[float]]:
+    def rows(self, trajectories: Iterable[Trajectory]) -> list[list[float]]:
         """Temperature, top_p and top_k of each node; a record that says none of them isn't parsed for it."""
-        own = [getattr(self, name) for name in NAMES]
-        if not any(trajectory.may_say(name) for name in NAMES):
-            return [own] * len(trajectory.nodes)
-        return [_said(node, own) for node in trajectory.record["nodes"]]
+        own = [self.temperature, self.top_p, self.top_k]
+        rows: list[list[float]] = []
+        for one in trajectories:
+            if any(one.may_say(name) for name in NAMES):
+                rows += [_said(node, own) for node in one.record["nodes"]]
+            else:
+                rows += [own] * len(one.nodes)
+        return rows
 
 
 def _said(node: Mapping[str, Any], own: list[float]) -> list[float]:
     if node.keys().isdisjoint(NAMES):
         return own
-    said = (node.get(name) for name in NAMES)
     return [
-        float(s) if isinstance(s, int | float) and not isinstance(s, bool) else o
-        for s, o in zip(said, own, strict=True)
-    ]
+        float(said) if isinstance(said := node.get(name), int | float) and said is not True and said is not False
+        else unsaid
+        for name, unsaid in zip(NAMES, own, strict=True)
+    ]  # fmt: skip

@@ -1,0 +1,101 @@
+"""Long columns of stretches of tokens, each of one member, gathered straight from where its record lies in memory
+(design/trainer#columns).
+
+Guarantees: each value is written once, into the column that a pack holds; what a member says of its sampled tokens lies
+at those tokens, and others have 0, or -1 for a policy. Leaves out: which tokens those are (`sample_rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rolloutlog.contract.record.segments import I64, Runs
+from rolloutlog.contract.record.trajectory import I32, Trajectory
+from rolloutlog.contract.wire.arrays import Array
+from rolloutlog.trainer.staleness.mask_runs import Bools
+
+
+class Named(NamedTuple):
+    """A column that records have by a name of its own: parallel to sampled tokens or to all, in a dtype for all."""
+
+    is_sampled: bool
+    dtype: np.dtype[Any]
+
+
+class Stretch(NamedTuple):
+    """Tokens from `begin` to `end` of a trajectory, which sampled its response tokens from `first` to `last` there;
+    `runs` say by which policies it sampled all of them."""
+
+    trajectory: Trajectory
+    runs: Runs
+    begin: int
+    end: int
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, runs: Runs, begin: int, end: int) -> Stretch:
+        """Of checked trajectories."""
+        first = int(np.count_nonzero(trajectory.mask[:begin]))
+        return cls(trajectory, runs, begin, end, first, first + int(np.count_nonzero(trajectory.mask[begin:end])))
+
+    def own_runs(self) -> Runs:
+        """The runs of its own response tokens."""
+        if self.last - self.first == self.trajectory.response_tokens:
+            return self.runs
+        ends = np.cumsum(self.runs.lengths)
+        lengths = np.minimum(ends, self.last) - np.maximum(ends - self.runs.lengths, self.first)
+        return Runs(self.runs.timelines, self.runs.versions, np.maximum(lengths, 0))
+
+
+class Stretches(NamedTuple):
+    """Stretches one after another, T tokens in all, and which of these were `sampled`."""
+
+    each: Sequence[Stretch]
+    sampled: Bools
+
+    @classmethod
+    def of(cls, each: Sequence[Stretch]) -> Stretches:
+        """Look where they were sampled."""
+        return cls(each, _joined([one.trajectory.mask[one.begin : one.end] for one in each], np.uint8).view(np.bool_))
+
+    def tokens(self) -> I64:
+        """Token ids, [T]."""
+        return _joined([one.trajectory.token_ids[one.begin : one.end] for one in self.each], np.int64)
+
+    def logprobs(self) -> npt.NDArray[np.float32]:
+        """Log-probs of the behaviour policy, [T]; 0 where nothing was sampled (decisions/staleness#137)."""
+        return self._spread(_joined([one.trajectory.logprobs[one.first : one.last] for one in self.each], np.float32))
+
+    def policies(self) -> tuple[I32, I32]:
+        """Timeline and version of each token's policy, [T]; -1 where nothing was sampled, or no policy is known."""
+        runs = [one.own_runs() for one in self.each]
+        lengths = _joined([one.lengths for one in runs], np.int64)
+        timelines = _joined([one.timelines for one in runs], np.int32)
+        versions = _joined([one.versions for one in runs], np.int32)
+        return self._spread(np.repeat(timelines, lengths), -1), self._spread(np.repeat(versions, lengths), -1)
+
+    def named(self, name: str, column: Named) -> Array:
+        """A column of the records; 0 where it says nothing."""
+        arrays = [(one, one.trajectory.columns[name].array) for one in self.each]
+        if not column.is_sampled:
+            return np.concatenate([array[one.begin : one.end] for one, array in arrays], dtype=column.dtype)
+        return self._spread(np.concatenate([array[one.first : one.last] for one, array in arrays], dtype=column.dtype))
+
+    def _spread(self, values: Array, rest: float = 0) -> Array:
+        return spread(values, self.sampled, rest)
+
+
+def spread(values: Array, where: Bools, rest: float = 0) -> Array:
+    """These values where it is true, in their order, and `rest` elsewhere."""
+    made = np.full((len(where), *values.shape[1:]), rest, values.dtype)
+    made[where] = values
+    return made
+
+
+def _joined(parts: Sequence[Array], dtype: type[np.generic]) -> Array:
+    return np.concatenate(parts, dtype=dtype) if parts else np.empty(0, dtype)
