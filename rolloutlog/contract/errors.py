@@ -223,6 +223,16 @@ class TrainingDiverged(RolloutlogError):
     default_hint = "lower `optimizer.lr`, or go back with `train run --resume checkpoint`"
 
 
+class ModelFailed(RolloutlogError):
+    """A model raised an exception of its own while it was trained; the message names it. Nothing was published."""
+
+    exit_code = 4
+    default_hint = (
+        "--debug shows where; with `model.vocabulary` and `model.context` said, groups that it can't take are left out "
+        "by name; where memory is short, lower `training.max_tokens`"
+    )
+
+
 class CheckpointUnusable(RolloutlogError):
     """A checkpoint that the log names is missing, damaged, or none of ours."""
 

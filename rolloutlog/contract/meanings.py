@@ -85,6 +85,7 @@ DROPPED: Mapping[DropReason, str] = {
     DropReason.EXPIRED: "members were too old, and weren't made again",
     DropReason.NO_SEED: "a member would have to be made again, but the group has no origin seed",
     DropReason.NO_TOKEN: "no trainable token is left in the group",
+    DropReason.UNUSABLE: "a sample of it can't be trained: too long, outside the vocabulary, without a temperature",
     DropReason.SINGLE: "one member alone has no baseline",
     DropReason.SURVIVORS: "fewer members with a reward are left than `min_survivors`",
     DropReason.ZERO_VARIANCE: "all rewards are equal, so that no advantage is left",

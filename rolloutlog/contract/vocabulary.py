@@ -120,6 +120,7 @@ class DropReason(StrEnum):
     ENVIRONMENT = "environment"
     FILTERED = "filtered"
     SKIPPED = "skipped"
+    UNUSABLE = "unusable"
 
 
 class RejectReason(StrEnum):

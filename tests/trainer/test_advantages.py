@@ -12,7 +12,7 @@ from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Trajectory
-from rolloutlog.trainer.batches.advantages import group_advantages, grpo
+from rolloutlog.trainer.batches.advantages import Estimator, group_advantages, grpo
 from tests.trainer.desk import SEED, rollout, staleness
 from tests.trainer.drawing import drawn_group
 
@@ -45,6 +45,25 @@ def test_they_are_finite_and_sum_to_nothing(rewards: list[float]) -> None:
 def test_they_are_finite_for_all_rewards_that_there_can_be(rewards: list[float]) -> None:
     """Also as float32, which the trainer's tensors hold."""
     assert np.isfinite(grpo(rewards).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("estimator", Estimator)
+def test_every_estimator_gives_float32_numbers(estimator: Estimator) -> None:
+    """Of the most unequal rewards that there can be; a difference of two is beyond them."""
+    group = drawn_group(*(rollout(m, reward=(-LARGEST, LARGEST, LARGEST)[m], size=3) for m in range(3)))
+    values = [*group_advantages(group, estimator).values()]
+    assert all(abs(value) <= LARGEST for value in values)
+    assert values[0] < 0 < values[1]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [("centred", [-4 / 3, -1 / 3, 5 / 3]), ("rloo", [0 - 2, 1 - 1.5, 3 - 0.5])],
+)
+def test_the_other_estimators(estimator: str, expected: list[float]) -> None:
+    """Rewards 0, 1 and 3, less the mean of all, and less that of the others (design/trainer#advantages)."""
+    group = drawn_group(*(rollout(m, reward=(0.0, 1.0, 3.0)[m], size=3) for m in range(3)))
+    assert [*group_advantages(group, Estimator(estimator)).values()] == pytest.approx(expected)
 
 
 def test_the_baseline_counts_members_whose_tokens_dont_train() -> None:

@@ -29,9 +29,14 @@ from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
 from rolloutlog.trainer.loop.state_file import read_state
 from tests.trainer.log import Log
 from tests.trainer.recorded_groups import SIZE, recorded_groups
+from tests.trainer.test_offline import offline
 
 ROOT = Path(__file__).parents[2]
 STEPS = 4
+TRAINER: dict[str, Any] = {
+    "batch_groups": 1, "starve_s": 60, "order": {"type": "arrival"},
+    "staleness": {"max_staleness": "none", "on_unknown": "exempt"},
+}  # fmt: skip
 REQUESTS = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
 KINDS = (*REQUESTS, "write", "sync", "rename", "remove", "opened", "loaded", "drawn", "stepped", "told", "closed")
 
@@ -68,17 +73,13 @@ def warm() -> Generator[Warm]:
 
 def learning(broker: EmbeddedKafka) -> Log:
     """A run with a group a step, of one partition, so that its order is known."""
-    trainer = {
-        "batch_groups": 1, "starve_s": 60, "order": {"type": "arrival"},
-        "staleness": {"max_staleness": "none", "on_unknown": "exempt"},
-    }  # fmt: skip
     made = Log(
         Settings.model_validate(
             {
                 "namespace": f"learning-{secrets.token_hex(4)}",
                 "bootstrap_servers": broker.bootstrap_servers,
                 "topics": {"partitions": 1},
-                "trainer": trainer,
+                "trainer": TRAINER,
             }
         )
     )
@@ -123,8 +124,7 @@ def test_it_lowers_its_loss(unbroken: dict[str, Any]) -> None:
     assert after < before - 0.01
 
 
-def killed_and_resumed(warm: Warm, broker: EmbeddedKafka, folder: Path, fatal: str) -> dict[str, Any]:
-    log = learning(broker)
+def killed_and_resumed(warm: Warm, log: Log, folder: Path, fatal: str) -> dict[str, Any]:
     assert warm.train(log, folder, fatal)["code"] == -9, f"never came to {fatal}"
     said = warm.train(log, folder)
     assert said["code"] == 0
@@ -138,8 +138,21 @@ def test_killed_at_a_few_points_it_ends_with_the_same_weights(
 ) -> None:
     chosen = random.Random(12).sample(unbroken["points"], 3)
     for number, fatal in enumerate(chosen):
-        said = killed_and_resumed(warm, kafka_broker, tmp_path / str(number), fatal)
+        said = killed_and_resumed(warm, learning(kafka_broker), tmp_path / str(number), fatal)
         assert said["digest"] == unbroken["digest"], fatal
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("point", ["EndTxn.after#3"])
+def test_killed_offline_it_ends_with_the_weights_of_one_that_trained_live(
+    warm: Warm, kafka_broker: EmbeddedKafka, unbroken: dict[str, Any], tmp_path: Path, point: str
+) -> None:
+    """The same groups off a source that has ended (design/trainer#offline)."""
+    source = learning(kafka_broker)
+    asyncio.run(source.bring(0))
+    said = killed_and_resumed(warm, asyncio.run(offline(source, **TRAINER)), tmp_path, point)
+    assert said["digest"] == unbroken["digest"]
+    assert asyncio.run(source.finals()) == []
 
 
 @pytest.mark.chaos
@@ -151,5 +164,5 @@ def test_killed_at_every_point_it_ends_with_the_same_weights(
 ) -> None:
     assert {kind_of(point) for point in unbroken["points"]} == {*KINDS}
     for number, fatal in enumerate(point for point in unbroken["points"] if kind_of(point) == kind):
-        said = killed_and_resumed(warm, kafka_broker, tmp_path / str(number), fatal)
+        said = killed_and_resumed(warm, learning(kafka_broker), tmp_path / str(number), fatal)
         assert said["digest"] == unbroken["digest"], fatal

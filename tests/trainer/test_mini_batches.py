@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from rolloutlog.contract.errors import SampleUnusable, SettingsError
+from rolloutlog.contract.errors import SettingsError
 from rolloutlog.trainer.batches.mini_batches import mini_batches
 from rolloutlog.trainer.batches.samples import SampleTable, samples_of
-from rolloutlog.trainer.batches.vocabulary_check import check_vocabulary
-from tests.trainer.desk import rollout
-from tests.trainer.drawing import drawn_group
 from tests.trainer.test_micro_batches import table
 
 pytest.importorskip("torch")
@@ -69,16 +66,3 @@ def test_a_step_without_a_label_is_refused() -> None:
         rank_shares(table(5, 9), 1, overlong="truncate")
     with pytest.raises(SettingsError, match="no token of these 0 samples"):
         rank_shares(samples_of([]), 8)
-
-
-@pytest.mark.parametrize(("size", "said"), [(12, None), (11, "token 11 at position 3"), (2, "token 2 at position 1")])
-def test_a_token_outside_the_vocabulary_is_told_wherever_it_stands(size: int, said: str | None) -> None:
-    """Prompt [1, 2] and answer [10, 11]: a label that is the last token, and context (design/trainer#micro-batches)."""
-    made = samples_of([drawn_group(rollout(0), rollout(1))])
-    if said is None:
-        check_vocabulary(made, size)
-        return
-    with pytest.raises(SampleUnusable, match=said) as why:
-        check_vocabulary(made, size)
-    assert (why.value.group, why.value.member) == ("g", 0)
-    assert why.value.handle.startswith("0/0/")

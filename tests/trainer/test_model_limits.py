@@ -1,4 +1,4 @@
-"""Packs that a model can't take, and what a module gives that isn't logits (design/live-loop#training)."""
+"""What a model can take, what a module raises, and what it gives that isn't logits (design/live-loop#training)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ pytest.importorskip("torch")
 
 import torch
 
-from rolloutlog.contract.errors import SampleUnusable, SettingsError
+from rolloutlog.contract.errors import ModelFailed, SettingsError
 from rolloutlog.contract.settings import Settings
 from rolloutlog.trainer.batches.rank_share import MiniBatch, rank_shares
 from rolloutlog.trainer.batches.samples import samples_of
 from rolloutlog.trainer.batches.sampling import Sampling
 from rolloutlog.trainer.training.model_choice import chosen_model, chosen_optimizer
+from rolloutlog.trainer.training.model_limits import limits_of
 from rolloutlog.trainer.training.model_step import ModelStep
 from tests.trainer.desk import rollout
 from tests.trainer.drawing import drawn_group
@@ -35,25 +36,26 @@ def stepped(model: torch.nn.Module, settings: Settings) -> None:
     ModelStep(model, chosen_optimizer(settings.optimizer, model), settings)(1, mini.packs, mini.denominators)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "said"),
-    [({"vocabulary": 11}, r"token 11 .* vocabulary of 11"), ({"context": 3}, "member 1 of group g .*: 4 tokens, .* 3")],
-)
-def test_a_sample_that_the_model_cant_take_is_named(sizes: dict[str, int], said: str) -> None:
-    fitting = {"vocabulary": 13, "context": 4, "width": 4, "heads": 1, "layers": 1}
-    settings = Settings.model_validate({"model": fitting})
-    stepped(chosen_model(settings), settings)
-    small = Settings.model_validate({"model": fitting | sizes})
-    with pytest.raises(SampleUnusable, match=said):
-        stepped(chosen_model(small), small)
+def test_what_a_model_can_take_is_known_of_ours_and_said_of_others() -> None:
+    ours = Settings.model_validate({"model": {"vocabulary": 11, "context": 3, "width": 4, "heads": 1, "layers": 1}})
+    assert limits_of(chosen_model(ours), ours) == (11, 3)
+    own = Settings.model_validate({"model": {"path": "tests.trainer.training_run:Table", "vocabulary": 6}})
+    assert limits_of(chosen_model(own), own) == (6, None)
+
+
+def test_what_a_module_raises_is_told_as_its_own_with_its_groups() -> None:
+    """Here ids up to 12 in an embedding of 11."""
+    with pytest.raises(ModelFailed, match=r"raised IndexError: .* pack of 7 tokens of groups g") as caught:
+        stepped(Giving(lambda logits: logits, ids=11), Settings())
+    assert "model.vocabulary" in caught.value.hint
 
 
 class Giving(torch.nn.Module):
     """A module that makes something of its logits."""
 
-    def __init__(self, made: Callable[[torch.Tensor], Any]) -> None:
+    def __init__(self, made: Callable[[torch.Tensor], Any], ids: int = 13) -> None:
         super().__init__()
-        self.table, self.made = torch.nn.Parameter(torch.zeros(13, 13)), made
+        self.table, self.made = torch.nn.Parameter(torch.zeros(ids, ids)), made
 
     def forward(self, input_ids: torch.Tensor, position_ids: torch.Tensor, cu_seqlens: torch.Tensor) -> Any:
         del position_ids, cu_seqlens

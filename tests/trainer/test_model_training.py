@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
@@ -16,18 +17,28 @@ pytest.importorskip("torch")
 
 import torch
 
-from rolloutlog.contract.errors import RolloutlogError, SettingsError, TrainingDiverged, WeightsUnwritten
+from rolloutlog.contract.errors import (
+    RolloutlogError,
+    SampleUnusable,
+    SettingsError,
+    TrainingDiverged,
+    WeightsUnusable,
+    WeightsUnwritten,
+)
 from rolloutlog.contract.events.policy_versions import PublishedPolicy
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.vocabulary import RunKind
+from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import DropReason, RunKind
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
 from rolloutlog.policy.weights import load_weights
 from rolloutlog.trainer.loop.state_file import read_state
 from rolloutlog.trainer.training.model_training import TrainingReport, run_training
 from rolloutlog.trainer.training.run_folder import RunFolder
 from tests.trainer.log import Log
-from tests.trainer.training_run import IDS, Table, chance_by, groups, training_settings
+from tests.trainer.test_offline import offline
+from tests.trainer.training_run import IDS, PROMPT, SMALL, Table, chance_by, groups, training_settings
 
 pytestmark = pytest.mark.broker
 
@@ -213,6 +224,54 @@ async def _stopped_by(log: Log, settings: Settings, error: type[RolloutlogError]
     return raised.value
 
 
+async def test_a_group_that_the_model_cant_take_is_left_out_by_name(log: Log, tmp_path: Path) -> None:
+    """Whichever way, and told once: the next start has others."""
+    settings = training_settings(log.settings, tmp_path / "run", trainer={"batch_groups": 4})
+    rows: list[dict[str, Any]] = []
+    training = asyncio.create_task(trained(settings, 1, on_row=rows.append))
+    bad = [_altered(1, ids=[99]), _altered(2, ids=[1] * 9), _altered(3, temperature=0.0)]
+    await log.write(*groups(1), *(one for group in bad for one in group))
+    await training
+    finals = {final.group: final for final in await log.finals()}
+    assert finals["group-0"].reason is None
+    said = ("token 99 at position 2", "10 tokens, and the model has 8", "temperature 0")
+    for number, why in enumerate(said, 1):
+        assert finals[f"group-{number}"].reason is DropReason.UNUSABLE
+        assert why in (finals[f"group-{number}"].detail or "")
+    (row,) = rows
+    assert (row["groups"], row["dropped"], row["kinds"]) == (1, {"unusable": 3}, {"none": 1})
+    await log.write(*groups(4, first=40))
+    assert (await trained(settings, 1)).groups == 4
+
+
+async def test_a_batch_of_which_nothing_is_left_ends_it_until_told_otherwise(log: Log, tmp_path: Path) -> None:
+    settings = training_settings(log.settings, tmp_path / "run", model={"context": 3})
+    error = await _stopped_by(log, settings, SampleUnusable)
+    assert "none of these 2 groups can be trained" in error.message
+    assert error.exit_code == 2
+    assert "raise `model.context`" in error.hint
+    told = settings.model_copy(update={"training": settings.training.model_copy(update={"leave_out": "all"})})
+    assert (await trained(told, 1)).groups == 0
+    assert {final.reason for final in await log.finals()} == {DropReason.UNUSABLE}
+
+
+async def test_another_model_is_refused_before_a_timeline_begins(log: Log, tmp_path: Path) -> None:
+    """By a checkpoint and by published weights; more layers or wider ones."""
+    settings = training_settings(log.settings, tmp_path / "run")
+    training = asyncio.create_task(trained(settings, 1))
+    await log.write(*groups(4))
+    await training
+    before = len(await log.read(Topic.POLICY_VERSIONS))
+    for sizes in ({"layers": 2}, {"width": 8}):
+        other = training_settings(log.settings, tmp_path / "run", model={**SMALL, **sizes})
+        with pytest.raises(SettingsError, match=r"model of the checkpoint .* isn't like the one here"):
+            await trained(other, 1)
+        with pytest.raises(WeightsUnusable, match="weights of another model"):
+            await trained(other, 1, resume=Policy(0, 0))
+    assert len(await log.read(Topic.POLICY_VERSIONS)) == before
+    assert (await trained(settings, 1)).policy == "1:2"
+
+
 async def test_a_loss_that_is_no_number_stops_before_anything_is_published(log: Log, tmp_path: Path) -> None:
     broken = {"type": "own", "path": "tests.trainer.training_run:Table", "arguments": {"broken": True}}
     settings = training_settings(log.settings, tmp_path / "run")
@@ -221,6 +280,20 @@ async def test_a_loss_that_is_no_number_stops_before_anything_is_published(log: 
     assert RunFolder.of(settings).rows() == []
     report = await trained(settings.model_copy(update=_model({**broken, "arguments": {}})), 1)
     assert report.groups == 2
+
+
+async def test_it_learns_offline_from_what_an_ended_run_has_recorded(log: Log, tmp_path: Path) -> None:
+    """Several times through, in two lives; its weights are those of its own namespace."""
+    await log.publish(Policy(0, 0))
+    await log.write(*groups(6))
+    mine = await offline(log, max_passes=3, staleness={"max_staleness": None})
+    settings = training_settings(mine.settings, tmp_path / "run", optimizer={"lr": 0.05}, trainer={"max_passes": 3})
+    assert [(await trained(settings, steps)).groups for steps in (4, None)] == [8, 10]
+    known = await published(mine)
+    first, last = (known.publications[policy] for policy in (Policy(0, 0), Policy(1, 9)))
+    assert chance_by(last.uri, last.digest) > 1.5 * chance_by(first.uri, first.digest)
+    assert Counter(final.pass_number for final in await mine.finals()) == {1: 6, 2: 6, 3: 6}
+    assert (await published(log)).history.published == {Policy(0, 0)}
 
 
 async def test_weights_that_cant_be_written_leave_the_step_untold(log: Log, tmp_path: Path) -> None:
@@ -245,6 +318,17 @@ async def test_asked_to_stop_it_ends_after_the_step_that_it_is_at(log: Log, tmp_
     )
     await log.write(*groups(2))
     assert (await training).steps == 1
+
+
+def _altered(number: int, ids: list[int] | None = None, temperature: float = 1.0) -> list[Rollout]:
+    """A group whose last member is another."""
+    *others, last = groups(1, first=number)
+    given = ids or [0]
+    bad = Rollout.flat(
+        prompt_ids=PROMPT, response_ids=given, logprobs=[-1.0] * len(given), versions=Policy(0, 0), reward=9.0,
+        group=last.slot.group, member=last.slot.member, group_size=4, temperature=temperature,
+    )  # fmt: skip
+    return [*others, bad]
 
 
 def _model(said: dict[str, Any]) -> dict[str, Any]:

@@ -19,15 +19,20 @@ from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.topics import Topic
 from tests.trainer.log import Log
+from tests.trainer.test_offline import offline, recorded
 from tests.trainer.test_stream import group, with_trainer
 
 pytestmark = pytest.mark.broker
 PROCESS = Path(__file__).with_name("rank_process.py")
 
 
-def job(log: Log, folder: Path, size: int, mode: str = "train") -> list[tuple[int, list[dict[str, Any]], str]]:
+def job(
+    log: Log, folder: Path, size: int, mode: str = "train", **trainer: Any
+) -> list[tuple[int, list[dict[str, Any]], str]]:
     """Exit code, what it said, and what it complained of, of each rank."""
-    settings = with_trainer(log.settings, batch_groups=2, staleness={"max_staleness": "none"}).model_dump_json()
+    settings = with_trainer(
+        log.settings, batch_groups=2, staleness={"max_staleness": "none"}, **trainer
+    ).model_dump_json()
     processes = [
         subprocess.Popen(
             [sys.executable, str(PROCESS), str(rank), str(size), str(folder / f"meet-{size}-{mode}"), mode, settings],
@@ -86,6 +91,25 @@ def test_another_number_of_ranks_goes_on_from_a_checkpoint(log: Log, tmp_path: P
         assert len({*randoms}) == size
     assert sorted(final.step for final in asyncio.run(log.finals())) == [1, 1, 2, 2]
     assert len([*(tmp_path / "checkpoints").iterdir()]) == 2
+
+
+def test_ranks_train_what_an_ended_run_has_recorded(log: Log, tmp_path: Path) -> None:
+    """Offline, twice through: every member trains in each pass, on the rank that one trainer alone would give it."""
+    asyncio.run(recorded(log, *"abc"))
+    mine = asyncio.run(offline(log, max_passes=2))
+    ranks = job(mine, tmp_path, 2, max_passes=2)
+    assert [code for code, _, _ in ranks] == [0, 0], ranks
+    seen = Counter(tuple(sample) for _, lines, _ in ranks for line in lines[:-1] for sample in line["samples"])
+    assert seen == {(id_of(name), member): 2 for name in "abc" for member in range(2)}
+    finals = asyncio.run(mine.finals())
+    assert sorted((final.pass_number, final.step) for final in finals) == [
+        (1, 1),
+        (1, 1),
+        (1, 2),
+        (2, 3),
+        (2, 3),
+        (2, 4),
+    ]
 
 
 def test_a_rank_that_dies_ends_the_job_and_nothing_of_its_step_is_told(log: Log, tmp_path: Path) -> None:

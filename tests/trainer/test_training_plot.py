@@ -6,19 +6,21 @@ import math
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
-from rolloutlog.contract.errors import NotFound
+from rolloutlog.contract.errors import NotFound, PathUnusable
 from rolloutlog.trainer.training.run_folder import RunFolder
 from rolloutlog.trainer.training.training_plot import draw_run, panels_of, standing
 
 
-def row(step: int, **facts: Any) -> dict[str, Any]:
+def row(step: Any, **facts: Any) -> dict[str, Any]:
+    part = 0.1 * step if isinstance(step, int) else None
     known = {
-        "step": step, "reward": 0.1 * step, "rewards": {"reversal": 0.1 * step}, "evals": {}, "groups": 8,
+        "step": step, "reward": part, "rewards": {"reversal": part}, "evals": {}, "groups": 8,
         "dropped": {}, "staleness": {"0": 3, "2": 1}, "masked_share": 0.05, "kinds": {"fresh": 8},
     }  # fmt: skip
     return {**known, **facts}
@@ -54,6 +56,28 @@ def test_what_no_row_says_leaves_its_panel_empty(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.add(row(1, reward=None, rewards={}, staleness={}, kinds={}, groups=0))
     assert draw_run(folder).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[]", "Expected `object`"),
+        ("null", "Expected `object`"),
+        ("{}", r"missing required field `step` - at `\$\[1\]`"),
+        (orjson.dumps(row("x")).decode(), r"\[1\].step"),
+        (orjson.dumps(row(2, evals={"a": 3})).decode(), r"\[1\].evals"),
+        (orjson.dumps(row(2, staleness={"x": 3})).decode(), r"\[1\].staleness"),
+    ],
+)
+def test_lines_of_something_else_are_said(tmp_path: Path, line: str, said: str) -> None:
+    folder = RunFolder(tmp_path)
+    folder.add(row(1))
+    with folder.metrics.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(PathUnusable, match=said):
+        draw_run(folder)
+    last = folder.last_row()
+    assert last is None or last["step"] == 2
 
 
 def test_without_a_step_there_is_nothing_to_draw(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Advantages of a drawn group (design/trainer#advantages; decisions/staleness#139 to #141 and #148).
 
 Guarantees: the baseline is set A, all kept members whether their tokens train or not; several agents are compared each
-with its own kind, per (group, agent); equal rewards and a single member give exactly 0, never NaN. Leaves out: how
-tokens are summed up to a loss (`losses`), by which Dr.GRPO differs from GRPO too.
+with its own kind, per (group, agent); equal rewards and a single member give exactly 0, never NaN; all are float32
+numbers. Leaves out: which are too large to train on (`sample_limits`), and how tokens are summed up to a loss
+(`losses`), by which Dr.GRPO differs from GRPO too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from rolloutlog.contract.numbers import LARGEST
 from rolloutlog.trainer.dispatch.batch import DrawnGroup
 
 Floats = npt.NDArray[np.float64]
@@ -66,7 +68,7 @@ def group_advantages(group: DrawnGroup, estimator: Estimator = Estimator.GRPO) -
             peers.setdefault(agent.name, []).append((member.member, index, reward))
     advantages: dict[tuple[int, int], float] = {}
     for rows in peers.values():
-        values = _ESTIMATES[estimator]([reward for _, _, reward in rows]).tolist()
+        values = _ESTIMATES[estimator]([reward for _, _, reward in rows]).clip(-LARGEST, LARGEST).tolist()
         advantages |= {(member, index): value for (member, index, _), value in zip(rows, values, strict=True)}
     return advantages
 

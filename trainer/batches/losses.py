@@ -17,6 +17,7 @@ from rolloutlog.contract.errors import SettingsError
 from rolloutlog.trainer.batches.importance import FARTHEST, Importance, per_sample
 from rolloutlog.trainer.batches.mismatch import Mismatch
 from rolloutlog.trainer.batches.sample_errors import unusable
+from rolloutlog.trainer.batches.sample_limits import COLDEST, untempered
 from rolloutlog.trainer.batches.samples import PackedSample, SampleTable
 from rolloutlog.trainer.batches.tensors import PackedBatch
 
@@ -165,12 +166,11 @@ def _check(logits: torch.Tensor, packed: PackedBatch) -> None:
     if len(logits) != len(packed.labels):
         raise SettingsError(f"logits of {len(logits)} tokens for a pack of {len(packed.labels)}")
     mask = packed.loss_mask
-    cold = mask & ~(packed.temperature > 0)
+    cold = mask & ~(packed.temperature >= COLDEST)
     if bool(cold.any()):
         raise unusable(
             _first(cold, packed),
-            f"temperature {float(packed.temperature[cold][0])}, so its log-probs can't be compared",
-            "records say it (`Rollout.flat(temperature=...)`), or say it for the run: sampling=Sampling(temperature=1)",
+            *untempered(float(packed.temperature[cold][0])),
         )
     strange = mask & (packed.labels >= logits.shape[-1])
     if bool(strange.any()):

@@ -29,6 +29,11 @@ class MiniBatch:
         return iter(self.packs)
 
 
+def nothing() -> MiniBatch:
+    """What a rank gets where all groups were left out."""
+    return MiniBatch([], Denominators(0, 0))
+
+
 def rank_shares(
     table: SampleTable, max_tokens: int, *, ranks: int = 1, overlong: Overlong = "error", epoch: int = 0
 ) -> list[MiniBatch]:

@@ -1,7 +1,7 @@
 """Errors of one sample: which group and member it is of, and where its record lies (design/trainer#micro-batches).
 
 Guarantees: the message and the error name group, member and offset. Leaves out: finding what is wrong with it
-(`vocabulary_check`, `micro_batches`, `losses`).
+(`sample_limits`, `micro_batches`, `losses`).
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.mask_runs import Bools, mask_of
 from rolloutlog.trainer.staleness.verdicts import MemberTokens, MemberVerdict
 
+LeftOut = DropReason | tuple[DropReason, str]
+"""Why a group wasn't trained; and in words, if there are some."""
+
 
 @dataclass(slots=True, frozen=True)
 class DrawnMember:
@@ -77,16 +80,12 @@ class Batch:
     short: bool = False
     drawn_ms: int = 0
 
-    def leaving_out(self, reasons: Mapping[str, DropReason]) -> tuple[Batch, list[GroupFinal]]:
+    def leaving_out(self, reasons: Mapping[str, LeftOut]) -> tuple[Batch, list[GroupFinal]]:
         """The batch without these groups, and the events that say why. Raises ValueError for one that isn't in it."""
         if strange := reasons.keys() - {group.id for group in self.groups}:
             raise ValueError(f"groups that aren't in the batch: {', '.join(sorted(strange))}")
         kept = tuple(group for group in self.groups if group.id not in reasons)
-        dropped = [
-            group.final.model_copy(update={"reason": DropReason(reasons[group.id]), "masks": None})
-            for group in self.groups
-            if group.id in reasons
-        ]
+        dropped = [_dropped(group.final, reasons[group.id]) for group in self.groups if group.id in reasons]
         return replace(self, groups=kept), dropped
 
     @property
@@ -108,6 +107,11 @@ class Batch:
     def trainable_tokens(self) -> int:
         """Tokens in the loss: the denominator of a token mean (decisions/staleness#142)."""
         return sum(member.verdict.trainable_tokens for member in self.members)
+
+
+def _dropped(final: GroupFinal, said: LeftOut) -> GroupFinal:
+    reason, detail = said if isinstance(said, tuple) else (said, None)
+    return final.model_copy(update={"reason": DropReason(reason), "detail": detail, "masks": None})
 
 
 def decoded(payload: Payload) -> Rollout:

@@ -15,6 +15,7 @@ from rolloutlog.contract.events.watermarks import PartitionMarks
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import HeaderError, Rejected
 from rolloutlog.trainer.groups.announced import Announced
+from rolloutlog.trainer.groups.draw_offsets import DrawOffsets
 from rolloutlog.trainer.groups.ended_groups import EndedGroups, Ending
 from rolloutlog.trainer.groups.held_payload import PayloadBytes
 from rolloutlog.trainer.groups.partition_time import PartitionTime
@@ -26,7 +27,7 @@ from rolloutlog.trainer.groups.rollout_facts import Annotated, Arrived, Bad, Can
 class Assembly:
     """Fold of one partition of `rollouts`. `endings` has what is on `group-events` of its groups. Groups of
     `shown`, which maps ended ones to their `as_of`, are folded too. `prefix` is that of the groups that are looked at.
-    Offline `namespace` is that of the source, `drawn_at` maps groups to where their own trainer drew them: what came
+    Offline `namespace` is that of the source, `drawn_at` says where their own trainer drew them: what came
     later isn't theirs. `pass_number` counts how often it is gone through.
 
     Groups that begin below `cut_below` may have lost records: the beginning of the partition was deleted. `next_offset`
@@ -39,7 +40,7 @@ class Assembly:
     cut_below: int = 0
     prefix: str = ""
     namespace: str = ""
-    drawn_at: Mapping[str, int] = field(default_factory=dict[str, int])
+    drawn_at: DrawOffsets = field(default_factory=DrawOffsets)
     pass_number: int = 1
     groups: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
     next_offset: int = 0

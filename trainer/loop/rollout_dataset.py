@@ -10,7 +10,7 @@ could tell nobody. Leaves out: the stream, which is opened and closed by whoever
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -38,12 +38,14 @@ class RolloutDataset(IterableDataset[PackedBatch]):
         columns: Sequence[str] = (),
         overlong: Overlong = "error",
         vocabulary: int | None = None,
+        leave_out: Literal["none", "some"] = "none",
     ) -> None:
         """Arguments as of `SyncGroupStream.batches` and `TrainingBatch.packs`."""
         self._stream, self._max_tokens, self._groups, self._drain = stream, max_tokens, groups, drain
         self._estimator, self._sampling, self._columns = estimator, sampling, columns
         self._overlong: Overlong = overlong
         self._vocabulary = vocabulary
+        self._leave_out: Literal["none", "some"] = leave_out
         self._batch: TrainingBatch | None = None
         self.step_ends = False
 
@@ -68,6 +70,7 @@ class RolloutDataset(IterableDataset[PackedBatch]):
                 columns=self._columns,
                 overlong=self._overlong,
                 vocabulary=self._vocabulary,
+                leave_out=self._leave_out,
             )
             for number, pack in enumerate(packs, 1):
                 self.step_ends = number == len(packs)

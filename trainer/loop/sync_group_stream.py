@@ -23,9 +23,8 @@ from rolloutlog.contract.errors import RanksDisagree
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.kafka.client.loop_thread import LoopThread
-from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.batch import Batch, LeftOut
 from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.groups.filters import GroupFilter
 from rolloutlog.trainer.loop.job_ranks import JobRanks, ranks_of_job
@@ -118,7 +117,7 @@ class SyncGroupStream:
         *,
         publish: Saved | None = None,
         checkpoint: Saved | None = None,
-        without: Mapping[str, DropReason] | None = None,
+        without: Mapping[str, LeftOut] | None = None,
     ) -> StepReport:
         """As `GroupStream.trained`, for what lies there already; on rank 0."""
         weights, weights_digest = publish or (None, None)

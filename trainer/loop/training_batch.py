@@ -7,12 +7,13 @@ Leaves out: drawing (`sync_group_stream`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from rolloutlog.contract.errors import SettingsError
+from rolloutlog.contract.errors import SampleUnusable, SettingsError
 from rolloutlog.contract.vocabulary import DropReason
-from rolloutlog.trainer.dispatch.batch import Batch, DrawnGroup, DrawnMember
+from rolloutlog.trainer.dispatch.batch import Batch, DrawnGroup, DrawnMember, LeftOut
 from rolloutlog.trainer.loop.job_ranks import JobRanks
 from rolloutlog.trainer.steps.step_report import StepReport
 
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
     from rolloutlog.trainer.batches.losses import Denominators
     from rolloutlog.trainer.batches.micro_batches import Overlong
     from rolloutlog.trainer.batches.rank_share import MiniBatch
+    from rolloutlog.trainer.batches.sample_limits import LeaveOut
     from rolloutlog.trainer.batches.samples import SampleTable
     from rolloutlog.trainer.batches.sampling import Sampling
     from rolloutlog.trainer.batches.tensors import PackedBatch
+
+log = logging.getLogger(__name__)
 
 Saved = tuple[str, str | None]
 """Where something lies, and its digest."""
@@ -41,7 +45,7 @@ class Teller(Protocol):
     """What a batch is told to."""
 
     def __call__(
-        self, batch: Batch, *, publish: Saved | None, checkpoint: Saved | None, without: Mapping[str, DropReason] | None
+        self, batch: Batch, *, publish: Saved | None, checkpoint: Saved | None, without: Mapping[str, LeftOut] | None
     ) -> StepReport:
         """Put the step on the log."""
         ...
@@ -53,7 +57,7 @@ class TrainingBatch:
     `step` is its train step, None where each group has its own; `publishes`: weights are due after it.
     """
 
-    __slots__ = ("_batch", "_denominators", "_ranks", "_tell", "publishes", "step")
+    __slots__ = ("_batch", "_denominators", "_left_out", "_ranks", "_tell", "publishes", "step")
 
     def __init__(
         self, step: int | None, batch: Batch | None, ranks: JobRanks, tell: Teller, *, publishes: bool
@@ -62,6 +66,7 @@ class TrainingBatch:
         self.step, self.publishes = step, publishes
         self._batch, self._ranks, self._tell = batch, ranks, tell
         self._denominators: Denominators | None = None
+        self._left_out: dict[str, SampleUnusable] = {}
 
     def __iter__(self) -> Iterator[DrawnGroup]:
         """Its groups."""
@@ -80,6 +85,11 @@ class TrainingBatch:
         return self.batch.groups
 
     @property
+    def left_out(self) -> Mapping[str, SampleUnusable]:
+        """Groups that `packs` left out, which `trained` drops by that reason; on rank 0."""
+        return self._left_out
+
+    @property
     def members(self) -> Iterator[DrawnMember]:
         """All members of all groups."""
         return self.batch.members
@@ -93,16 +103,23 @@ class TrainingBatch:
         columns: Sequence[str] = (),
         overlong: Overlong = "error",
         vocabulary: int | None = None,
+        context: int | None = None,
+        leave_out: LeaveOut = "none",
     ) -> list[PackedBatch]:
         """This rank's share of the samples, in packs of at most `max_tokens` tokens, as many on every rank.
 
-        Arguments as of `samples_of` and `micro_batches`; with the size of the `vocabulary` a token outside it is
-        refused. Every rank calls it. Raises SettingsError, SampleUnusable.
+        Arguments as of `samples_of` and `micro_batches`. A sample that can't be trained is refused: above `max_tokens`
+        or the `context` of the model, with a token outside the `vocabulary`, of an advantage beyond all numbers. With
+        `leave_out` its group isn't trained instead, nor one without a temperature, and `trained` says so; "some" is not
+        all of a batch. Every rank calls it. Raises SettingsError, SampleUnusable.
         """
-        from rolloutlog.trainer.batches.rank_share import rank_shares
+        from rolloutlog.trainer.batches.rank_share import nothing, rank_shares
 
         def shares() -> list[MiniBatch]:
-            table = self._samples(estimator, sampling, columns, vocabulary)
+            table = self._samples(estimator, sampling, columns)
+            table = self._usable(table, max_tokens, overlong, vocabulary, context, leave_out)
+            if self._left_out and not table.samples:
+                return [nothing()] * self._ranks.size
             return rank_shares(table, max_tokens, ranks=self._ranks.size, overlong=overlong)
 
         own = self._ranks.deal(shares)
@@ -121,6 +138,8 @@ class TrainingBatch:
         columns: Sequence[str] = (),
         overlong: Overlong = "error",
         vocabulary: int | None = None,
+        context: int | None = None,
+        leave_out: LeaveOut = "none",
     ) -> Iterator[MiniBatch]:
         """The optimiser steps of this train step, one after another: `count` in each of `epochs`, whole groups, each
         with packs and denominators of its own.
@@ -135,7 +154,8 @@ class TrainingBatch:
 
         def shares() -> Sequence[MiniBatch | None]:
             if not steps:
-                table = self._samples(estimator, sampling, columns, vocabulary)
+                table = self._samples(estimator, sampling, columns)
+                table = self._usable(table, max_tokens, overlong, vocabulary, context, leave_out)
                 own_seed = None if seed is None else (seed, self.step or 0)
                 steps.append(mini_batches(table, count, epochs=epochs, seed=own_seed))
             epoch, table = next(steps[0], (0, None))
@@ -146,16 +166,35 @@ class TrainingBatch:
         while (own := self._ranks.deal(shares)) is not None:
             yield own
 
-    def _samples(
-        self, estimator: Estimator | None, sampling: Sampling | None, columns: Sequence[str], vocabulary: int | None
-    ) -> SampleTable:
+    def _samples(self, estimator: Estimator | None, sampling: Sampling | None, columns: Sequence[str]) -> SampleTable:
         from rolloutlog.trainer.batches.advantages import Estimator
         from rolloutlog.trainer.batches.samples import samples_of
-        from rolloutlog.trainer.batches.vocabulary_check import check_vocabulary
 
-        table = samples_of(self.batch, estimator=estimator or Estimator.GRPO, sampling=sampling, columns=columns)
-        if vocabulary is not None:
-            check_vocabulary(table, vocabulary)
+        return samples_of(self.batch, estimator=estimator or Estimator.GRPO, sampling=sampling, columns=columns)
+
+    def _usable(
+        self,
+        table: SampleTable,
+        max_tokens: int,
+        overlong: Overlong,
+        vocabulary: int | None,
+        context: int | None,
+        leave_out: LeaveOut,
+    ) -> SampleTable:
+        """What can be trained; what else there is in its groups is left out by name."""
+        from rolloutlog.trainer.batches.sample_limits import SampleLimits, usable
+
+        cuts = overlong == "truncate"
+        limits = SampleLimits(
+            max_tokens=None if cuts else max_tokens,
+            context=context,
+            vocabulary=vocabulary,
+            tempered=leave_out != "none",
+        )
+        table, left_out = usable(table.cut(max_tokens) if cuts else table, limits, leave_out)
+        for error in left_out.values():
+            log.warning("left out of train step %s: %s", self.step, error.message)
+        self._left_out |= left_out
         return table
 
     @property
@@ -170,7 +209,7 @@ class TrainingBatch:
         *,
         publish: Callable[[], Saved | SavedFile] | None = None,
         checkpoint: Callable[[], Saved | SavedFile] | None = None,
-        without: Mapping[str, DropReason] | None = None,
+        without: Mapping[str, LeftOut] | None = None,
         early: bool = False,
     ) -> StepReport:
         """Record that it was trained; returns once that is on the log.
@@ -197,7 +236,8 @@ class TrainingBatch:
         def told() -> StepReport:
             where = _saved("publish", weights) if publish else None
             saved = _saved("checkpoint", state) if checkpoint else None
-            return self._tell(self.batch, publish=where, checkpoint=saved, without=without)
+            left_out = {group: (DropReason.UNUSABLE, error.message) for group, error in self._left_out.items()}
+            return self._tell(self.batch, publish=where, checkpoint=saved, without={**left_out, **(without or {})})
 
         report = self._ranks.tell(told)
         for written in (weights, state):

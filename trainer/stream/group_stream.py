@@ -24,8 +24,7 @@ from rolloutlog.contract.errors import NotOpen, SettingsError
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.vocabulary import DropReason
-from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.batch import Batch, LeftOut
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.groups.filters import GroupFilter, installed_filters, with_filters
@@ -169,7 +168,7 @@ class GroupStream:
         digest: str | None = None,
         checkpoint: str | None = None,
         checkpoint_digest: str | None = None,
-        without: Mapping[str, DropReason] | None = None,
+        without: Mapping[str, LeftOut] | None = None,
     ) -> Coroutine[Any, Any, StepReport]:
         """Record that a batch was trained, in one transaction with the unwritten events and, given `publish`, the
         policy, and, given `checkpoint`, that the state after it was saved.

@@ -27,6 +27,7 @@ from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import RunRecord
 from rolloutlog.kafka.source_log import LOST, source_ends, source_of
 from rolloutlog.trainer.groups.assembly import Assembly
+from rolloutlog.trainer.groups.draw_offsets import DrawOffsets
 from rolloutlog.trainer.stream.restoring import known_event, read_between
 
 FETCH_WAIT_MS = 20
@@ -44,7 +45,7 @@ class RolloutLog:
     known: Mapping[Place, Ends]
     blobs: BlobStore | None
     source: DeclaredSource | None = None
-    drawn_at: Mapping[int, Mapping[str, int]] = field(default_factory=dict[int, Mapping[str, int]])
+    drawn_at: Mapping[int, DrawOffsets] = field(default_factory=dict[int, DrawOffsets])
 
     @property
     def offline(self) -> bool:
@@ -64,7 +65,7 @@ class RolloutLog:
     def assembly(self, number: int, **known: Any) -> Assembly:
         """The fold of a partition, which begins where it is told."""
         namespace = "" if self.source is None else self.source.namespace
-        return Assembly(number, namespace=namespace, drawn_at=self.drawn_at.get(number, {}), **known)
+        return Assembly(number, namespace=namespace, drawn_at=self.drawn_at.get(number, DrawOffsets()), **known)
 
     def tail(self, starts: Mapping[int, int]) -> Tail:
         """Reads it from these offsets on."""
@@ -93,10 +94,10 @@ async def open_rollout_log(
     return RolloutLog(source.connection, theirs, known, source.blobs, declared, drawn_at)
 
 
-async def _drawn_at(connection: Connection, history: History, partitions: int) -> dict[int, dict[str, int]]:
+async def _drawn_at(connection: Connection, history: History, partitions: int) -> dict[int, DrawOffsets]:
     """Where the source's own trainer drew each group, by its first live final event. Raises RecordsDeleted."""
     places = [(Topic.GROUP_EVENTS, number) for number in range(partitions)]
-    found: dict[int, dict[str, int]] = {number: {} for number in range(partitions)}
+    found = {number: DrawOffsets() for number in range(partitions)}
     known = await ends_at(connection, places)
     for (topic, number), lie in known.items():
         if lie.first:
@@ -109,5 +110,5 @@ async def _drawn_at(connection: Connection, history: History, partitions: int) -
         for event in events:
             said = None if is_chunk(event) else known_event(event, partitions)
             if isinstance(said, GroupFinal) and history.is_live(said.timeline, said.step):
-                found[event.partition].setdefault(said.group, said.as_of)
+                found[event.partition].add(said.group, said.as_of)
     return found

@@ -18,11 +18,10 @@ from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.contract.wire.refusal import text_of
 from rolloutlog.kafka.client.failures import retrieve_exception
 from rolloutlog.kafka.write.writing import now_ms
-from rolloutlog.trainer.dispatch.batch import Batch
+from rolloutlog.trainer.dispatch.batch import Batch, LeftOut
 from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
@@ -45,7 +44,7 @@ class StepOutcome:
     publish: str | None = None
     digest: str | None = None
     checkpoint: tuple[str, str | None] | None = None
-    without: Mapping[str, DropReason] = field(default_factory=dict[str, DropReason])
+    without: Mapping[str, LeftOut] = field(default_factory=dict[str, LeftOut])
 
     def __post_init__(self) -> None:
         """Raises SettingsError for what no event can say."""

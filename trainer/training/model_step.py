@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
-from typing import Self, cast
+from typing import Self
 
 import torch
 
@@ -20,8 +20,8 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.trainer.batches.losses import Clip, Denominators, SequenceMean, TokenMean, policy_loss
 from rolloutlog.trainer.batches.mismatch import Mismatch
 from rolloutlog.trainer.batches.tensors import PackedBatch
-from rolloutlog.trainer.training.model_choice import PackModel, rate_at
-from rolloutlog.trainer.training.model_limits import check_logits, check_pack
+from rolloutlog.trainer.training.model_choice import rate_at
+from rolloutlog.trainer.training.model_limits import logits_of
 
 
 @dataclass(slots=True, frozen=True)
@@ -49,7 +49,7 @@ class ModelStep:
 
     def __call__(self, step: int, packs: Sequence[PackedBatch], denominators: Denominators) -> StepNumbers:
         """Move the weights by train step `step`; where nothing trains they stay. Raises TrainingDiverged,
-        SampleUnusable, SettingsError."""
+        ModelFailed, SampleUnusable, SettingsError."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         report, loss = Mismatch(), 0.0
@@ -73,12 +73,9 @@ class ModelStep:
         return math.inf if limit is None else limit
 
     def _loss(self, packed: PackedBatch, denominators: Denominators, report: Mismatch) -> torch.Tensor:
-        model, said = cast("PackModel", self.model), self._settings.loss
-        check_pack(self.model, packed)
-        logits = model(input_ids=packed.input_ids, position_ids=packed.position_ids, cu_seqlens=packed.cu_seqlens)
-        check_logits(logits)
+        said = self._settings.loss
         return policy_loss(
-            logits,
+            logits_of(self.model, packed),
             packed,
             denominators,
             clip=Clip(low=said.clip_low, high=said.clip_high, dual=said.dual_clip),

@@ -33,6 +33,7 @@ from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.training.beginning import Beginning, Resume, read_beginning
 from rolloutlog.trainer.training.kept_optimizer import KeptOptimizer
 from rolloutlog.trainer.training.model_choice import chosen_model, chosen_optimizer
+from rolloutlog.trainer.training.model_limits import limits_of
 from rolloutlog.trainer.training.model_step import ModelStep, StepNumbers
 from rolloutlog.trainer.training.run_folder import RunFolder, writing
 from rolloutlog.trainer.training.training_row import Row, row_of
@@ -87,8 +88,8 @@ class ModelTraining:
             self._stream.stop()
 
     def run(self) -> TrainingReport:
-        """Train until stopped, or the steps or the log end. Raises TrainingDiverged, WeightsUnwritten, WeightsUnusable,
-        PathUnusable, SettingsError, Fenced, and what `SyncGroupStream` raises."""
+        """Train until stopped, or the steps or the log end. Raises TrainingDiverged, ModelFailed, WeightsUnwritten,
+        WeightsUnusable, PathUnusable, SettingsError, Fenced, and what `SyncGroupStream` raises."""
         settings = self._settings
         if settings.training.threads is not None:
             torch.set_num_threads(settings.training.threads)
@@ -99,9 +100,10 @@ class ModelTraining:
         began = asyncio.run(
             read_beginning(settings, self._resume, lambda saved: checkpoints.is_sound(settings.run_id, saved))
         )
+        self._take(began, model, checkpoints)
         with SyncGroupStream(settings, self._start(began, model, checkpoints)) as stream:
             self._stream = stream
-            self._begin(stream, began, model, checkpoints)
+            self._begin(stream, began, checkpoints)
             self._last = self._last_step(began)
             if self._stopping:
                 stream.stop()
@@ -126,10 +128,20 @@ class ModelTraining:
         first = self._save(model, Policy(0, 0))
         return Start(weights=first.uri, digest=first.digest, latest=self._latest)
 
-    def _begin(
-        self, stream: SyncGroupStream, began: Beginning, model: torch.nn.Module, checkpoints: CheckpointFolder
-    ) -> None:
-        """Take the weights that it goes on from. Raises Fenced where another trainer told a step meanwhile."""
+    def _take(self, began: Beginning, model: torch.nn.Module, checkpoints: CheckpointFolder) -> None:
+        """Put the weights that it goes on from into the model, before anything is said: they may be another model's."""
+        if (weights := began.weights) is not None:
+            if weights.uri is None:
+                raise SettingsError(
+                    f"policy {weights.policy} was published without weights", "nothing can go on from it"
+                )
+            put_weights(model, load_weights(weights.uri, weights.digest))
+        elif began.checkpoint is not None:
+            checkpoints.load_part("model", self._settings.run_id, began.checkpoint)
+
+    def _begin(self, stream: SyncGroupStream, began: Beginning, checkpoints: CheckpointFolder) -> None:
+        """Take what else there is of where it goes on from. Raises Fenced where another trainer told a step
+        meanwhile."""
         if stream.step is None:
             raise SettingsError(
                 "the policies of this namespace were imported, so there is no step to publish weights after",
@@ -139,12 +151,7 @@ class ModelTraining:
             raise Fenced(f"the log is at train step {stream.step}, and the weights are those after {began.step}")
         if checkpoints.load(stream):
             log.warning("going on after train step %d, from its checkpoint", began.step)
-        elif (weights := began.weights) is not None:
-            if weights.uri is None:
-                raise SettingsError(
-                    f"policy {weights.policy} was published without weights", "nothing can go on from it"
-                )
-            put_weights(model, load_weights(weights.uri, weights.digest))
+        elif began.weights is not None:
             kept = self._load_optimizer(began.checkpoint, checkpoints)
             log.warning("going on after train step %d, with its weights, and the optimiser %s", began.step, kept)
 
@@ -193,9 +200,16 @@ class ModelTraining:
 
     def _stepped(self, stepping: ModelStep, batch: TrainingBatch, step: int) -> StepNumbers:
         """The optimiser steps of a batch, and their numbers on average."""
-        how, estimator = self._settings.training, Estimator(self._settings.loss.estimator)
+        how, limits = self._settings.training, limits_of(stepping.model, self._settings)
         dealt = batch.mini_batches(
-            how.max_tokens, count=how.mini_batches, epochs=how.epochs, seed=how.seed, estimator=estimator
+            how.max_tokens,
+            count=how.mini_batches,
+            epochs=how.epochs,
+            seed=how.seed,
+            estimator=Estimator(self._settings.loss.estimator),
+            vocabulary=limits.vocabulary,
+            context=limits.context,
+            leave_out=how.leave_out,
         )
         return StepNumbers.mean([stepping(step, mini.packs, mini.denominators) for mini in dealt])
 

@@ -12,15 +12,25 @@ import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
+import msgspec
 import orjson
 
 from rolloutlog.contract.errors import PathUnusable
 from rolloutlog.contract.settings import Settings
 
+MOVE = "move it away: nothing in it is needed to go on"
 TAIL_BYTES = 65_536
 """More than a line has."""
+
+
+class LastRow(TypedDict):
+    """What is shown of a row while a run goes on."""
+
+    step: int
+    reward: float | None
+    masked_share: float
 
 
 class RunFolder:
@@ -81,18 +91,18 @@ class RunFolder:
         """All whole lines; none where there is no file. Raises PathUnusable."""
         try:
             lines = self.metrics.read_bytes().split(b"\n")[:-1]
-            return [orjson.loads(line) for line in lines]
+            return [msgspec.json.decode(line, type=dict[str, Any]) for line in lines]
         except FileNotFoundError:
             return []
         except (OSError, ValueError) as error:
-            raise PathUnusable(f"{self.metrics} can't be read: {error}") from error
+            raise PathUnusable(f"{self.metrics} can't be read: {error}", MOVE) from error
 
-    def last_row(self) -> dict[str, Any] | None:
-        """The newest whole line; None where there is none that can be read."""
+    def last_row(self) -> LastRow | None:
+        """Of the newest whole line; None where there is none that can be read."""
         with suppress(OSError, ValueError), self.metrics.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             lines = file.read().split(b"\n")[:-1]
-            return orjson.loads(lines[-1]) if lines else None
+            return msgspec.json.decode(lines[-1], type=LastRow) if lines else None
         return None
 
 

@@ -8,14 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from rolloutlog.contract.errors import MissingExtra, NotFound
-from rolloutlog.trainer.training.run_folder import RunFolder, writing
+import msgspec
+
+from rolloutlog.contract.errors import MissingExtra, NotFound, PathUnusable
+from rolloutlog.trainer.training.run_folder import MOVE, RunFolder, writing
 
 Row = Mapping[str, Any]
 Series = dict[str, list[float]]
 NAN = float("nan")
+
+
+class EvaluationRow(TypedDict):
+    """Of an environment."""
+
+    reward: float | None
+
+
+class PlottedRow(TypedDict):
+    """What is drawn of a row (`training_row`)."""
+
+    step: int
+    reward: float | None
+    groups: int
+    masked_share: float
+    staleness: dict[int, int]
+    rewards: dict[str, float]
+    kinds: dict[str, int]
+    dropped: dict[str, int]
+    evals: dict[str, EvaluationRow]
 
 
 def draw_run(folder: RunFolder) -> Path:
@@ -26,7 +48,7 @@ def draw_run(folder: RunFolder) -> Path:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise MissingExtra("plot", error.name or "matplotlib") from error
-    rows = standing(folder.rows())
+    rows = standing(_checked(folder))
     if not rows:
         raise NotFound(f"{folder.metrics} has no step yet", "`rolloutlog train run` writes one a step")
     figure = Figure(figsize=(13, 7), dpi=110, layout="constrained")
@@ -50,6 +72,13 @@ def draw_run(folder: RunFolder) -> Path:
         canvas.print_png(partial)  # pyright: ignore[reportUnknownMemberType]
         partial.replace(folder.plot)
     return folder.plot
+
+
+def _checked(folder: RunFolder) -> list[PlottedRow]:
+    try:
+        return msgspec.convert(folder.rows(), list[PlottedRow], str_keys=True)
+    except msgspec.ValidationError as error:
+        raise PathUnusable(f"{folder.metrics} can't be drawn: {error}, the rows from 0 on", MOVE) from error
 
 
 def standing(rows: Iterable[Row]) -> list[Row]:

@@ -6,7 +6,7 @@ Guarantees: counted from the batch and its report, so it says what the log says;
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from statistics import fmean
 from typing import Any
@@ -37,8 +37,8 @@ def row_of(
         "timeline": None if current is None else current.timeline,
         "policy": None if current is None else list(current),
         "masked_share": masked / max(report.response_tokens, 1),
-        "kinds": dict(Counter(kind_of(group) for group in batch.groups)),
-        "rewards": rewards_of(batch),
+        "kinds": dict(Counter(kind_of(group) for group in _trained(batch))),
+        "rewards": rewards_of(_trained(batch)),
         "evals": {env: _eval(said) for env, said in sorted(evals.items())},
         **times,
     }
@@ -50,15 +50,19 @@ def kind_of(group: DrawnGroup) -> str:
     return (slot and slot.seed_kind) or "none"
 
 
-def rewards_of(batch: TrainingBatch) -> dict[str, float]:
+def rewards_of(groups: Iterable[DrawnGroup]) -> dict[str, float]:
     """Mean reward by environment, and by derivation where a group was derived."""
     rewards = defaultdict[str, list[float]](list)
-    for group in batch.groups:
+    for group in groups:
         slot = _slot(group)
         name = "none" if slot is None else "/".join(filter(None, (slot.env or "none", slot.derivation)))
         for member in group.members:
             rewards[name].append(member.reward)
     return {name: fmean(rewards[name]) for name in sorted(rewards)}
+
+
+def _trained(batch: TrainingBatch) -> list[DrawnGroup]:
+    return [group for group in batch.groups if group.id not in batch.left_out]
 
 
 def _eval(said: EvalReward) -> Row:

@@ -62,8 +62,8 @@ class MemberOutcome:
 
 class GroupFinal(BaseModel):
     """`group.trained` (reason None) or `group.dropped`; `settings` is the digest of the trainer's that judged it,
-    `detail` what a filter said that dropped it. `judged_for` is the step of the source for which it was judged, where
-    that isn't `step`: offline (design/trainer#offline)."""
+    `detail` what a filter said that dropped it, or why it couldn't be trained. `judged_for` is the step of the source
+    for which it was judged, where that isn't `step`: offline (design/trainer#offline)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

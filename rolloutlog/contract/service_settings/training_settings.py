@@ -46,6 +46,10 @@ class OwnModel(Section):
     """The model."""
     path: str = Field(pattern=r"^[\w.]+:[\w.]+$")
     """MODULE:ATTR, a class or a function that makes it."""
+    vocabulary: int | None = Field(default=None, ge=2, le=MOST)
+    """Token ids that it takes, so that others are told before it sees them; unset: nobody knows."""
+    context: int | None = Field(default=None, ge=2, le=MOST)
+    """Tokens of the longest sequence that it takes; unset: nobody knows."""
     arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
     """What it is called with, by name."""
 
@@ -133,6 +137,9 @@ class TrainingSettings(Section):
     """Optimiser steps that the groups of a train step are dealt to."""
     epochs: int = Field(default=1, ge=1, le=1000)
     """How often a train step goes over its groups."""
+    leave_out: Literal["none", "some", "all"] = "some"
+    """How many groups of a batch may be left out since a sample can't be trained; where all must, more likely the model
+    is too small."""
     max_grad_norm: float | None = Field(default=1.0, gt=0, le=1e9)
     """Gradients of a larger norm are made as long as this; unset: they aren't."""
     checkpoint_steps: int = Field(default=20, ge=1, le=MOST)
