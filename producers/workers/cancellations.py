@@ -18,6 +18,7 @@ from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.producers.background import Background
+from rolloutlog.producers.workers.flag import Flag
 
 FETCH_BYTES = 1 << 20
 
@@ -28,7 +29,7 @@ class WatchedSeed(Protocol):
     seed: Seed
     partition: int
     offset: int
-    cancelled: asyncio.Event
+    cancelled: Flag
 
 
 class Cancellations:

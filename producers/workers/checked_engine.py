@@ -10,9 +10,8 @@ policy was published, which is asked once for the whole record (`member_runner`)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Awaitable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +24,8 @@ from rolloutlog.contract.wire.refusal import refusing, type_name
 from rolloutlog.producers.workers.engine import Engine
 from rolloutlog.producers.workers.engine_rest import EngineRest
 from rolloutlog.producers.workers.weight_updates import WeightUpdates
+
+T = TypeVar("T")
 
 
 class CheckedEngine:
@@ -42,40 +43,31 @@ class CheckedEngine:
 
     async def render(self, messages: Sequence[dict[str, Any]]) -> list[int]:
         """Token ids of a conversation up to where the model speaks next. Raises EngineUnavailable."""
-        async with self._asked():
-            return await self._engine.render(messages)
+        return await self._answered(self._engine.render(messages))
 
     async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int | None = None) -> Sample:
         """Go on from these token ids. Raises EngineUnavailable."""
         if self._updates is not None:
             await self._updates.current()
-        async with self._asked():
-            sample = await self._engine.sample(prompt_ids, max_tokens=max_tokens)
+        sample = await self._answered(self._engine.sample(prompt_ids, max_tokens=max_tokens))
         self._rest.answered()
         check_sample(sample, getattr(self._engine, "vocabulary", None))
         return sample
 
-    @asynccontextmanager
-    async def _asked(self) -> AsyncGenerator[None]:
-        """Raises EngineUnavailable."""
-        try:
-            async with self._in_time():
-                yield
-        except EngineUnavailable:
-            self._rest.failed(asyncio.get_running_loop().time())
-            raise
-
-    @asynccontextmanager
-    async def _in_time(self) -> AsyncGenerator[None]:
-        """Raises EngineUnavailable where it takes too long; a TimeoutError of the engine's own is that."""
+    async def _answered(self, answer: Awaitable[T]) -> T:
+        """Raises EngineUnavailable where it takes too long; a TimeoutError of the engine's own isn't that."""
         limit = asyncio.timeout(self._settings.sample_s)
         try:
             async with limit:
-                yield
+                return await answer
         except TimeoutError as error:
             if not limit.expired():
                 raise
+            self._rest.failed(asyncio.get_running_loop().time())
             raise EngineUnavailable(f"the engine didn't answer within {self._settings.sample_s:g} s") from error
+        except EngineUnavailable:
+            self._rest.failed(asyncio.get_running_loop().time())
+            raise
 
 
 def check_sample(sample: Sample, vocabulary: object) -> None:

@@ -57,7 +57,7 @@ async def scored(made: Trajectory, derivation: Derivation | None, seed: Seed) ->
 
     Raises InvalidRecord for a score that is no reward, TimeoutError, and whatever the score raises.
     """
-    if not isinstance(derivation, Scoring):
+    if derivation is None or not isinstance(derivation, Scoring):
         return made
     name = f"score of {derivation.type}"
     try:

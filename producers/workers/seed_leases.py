@@ -5,8 +5,8 @@ Guarantees: `seed.taken` is on the log, and the seed's offset committed, before 
 commit fails the seed is forgotten, and the lease on the log lets the buffer ask again; so a rebalance repeats
 nothing, however long a rollout lasts. Every lease is renewed each third of its time until it is released, and its
 `cancelled` is set when the seed is cancelled. A seed that can't be read is passed over; where its group can be read,
-the members are cancelled; one that can't be made here is left to its lease. Leaves out: making the members
-(`rollout_worker`).
+the members are cancelled; one that can't be made here, or that only a newer program can read, is left to its lease.
+Leaves out: making the members (`rollout_worker`).
 """
 
 from __future__ import annotations
@@ -19,20 +19,24 @@ from functools import partial
 from typing import Self
 
 from rolloutlog.contract.errors import BrokerUnreachable
-from rolloutlog.contract.events.event import Event, Outgoing, taken_event
+from rolloutlog.contract.events.event import Event, Outgoing, rollout_event, taken_event
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.events.validation import read_headers
+from rolloutlog.contract.record import value
+from rolloutlog.contract.record.rollout import Rollout
+from rolloutlog.contract.record.slot import check_slot
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import EventType, RunKind, SeedKind
+from rolloutlog.contract.vocabulary import EventType, RejectReason, RunKind, SeedKind, Status
+from rolloutlog.contract.wire.refusal import refusing
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.loop.index_reader import backlogs
 from rolloutlog.kafka.loop.work_queue import SESSION_MS, WorkQueue
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.producers.background import Background
-from rolloutlog.producers.checked_record import checked_rollout
-from rolloutlog.producers.endings import aborted
+from rolloutlog.producers.endings import with_facts
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.workers.cancellations import Cancellations
+from rolloutlog.producers.workers.flag import Flag
 from rolloutlog.producers.workers.seed_sources import seed_of
 
 logger = logging.getLogger(__name__)
@@ -49,7 +53,7 @@ class SeedLease:
     partition: int
     offset: int
     renewal: int = 0
-    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: Flag = field(default_factory=Flag)
 
 
 class SeedLeases:
@@ -75,6 +79,8 @@ class SeedLeases:
         self._cancellations = Cancellations(connection, producer.run.partitions)
         self._renewing = Background("renewal of leases")
         self._leases = set[SeedLease]()
+        self._nothing = with_facts(None, {})
+        self._no_body = value.encode(self._nothing)
         self._lacks = lacks
         self._told = set[str]()
 
@@ -161,13 +167,15 @@ class SeedLeases:
 
     async def _publish_taken(self, lease: SeedLease) -> None:
         """`seed.taken`, acknowledged."""
-        await self._producer.acknowledged(await self._producer.write(self._taken(lease.seed, lease.renewal)))
+        seed = lease.seed
+        taken = self._taken(seed.id, seed.group, seed.group_size, lease.renewal)
+        await self._producer.acknowledged(await self._producer.write(taken))
 
-    def _taken(self, seed: Seed, renewal: int) -> Outgoing:
+    def _taken(self, seed: str, group: str, group_size: int, renewal: int = 0) -> Outgoing:
         return taken_event(
-            group=seed.group,
-            group_size=seed.group_size,
-            seed=seed.id,
+            group=group,
+            group_size=group_size,
+            seed=seed,
             worker=self._worker,
             renewal=renewal,
             lease_ms=int(self._lease_s * 1000),
@@ -213,6 +221,8 @@ class SeedLeases:
                 return None
         except Rejected as error:
             logger.warning("seeds/%s can't be taken: %s", event.handle, error)
+            if error.reason is RejectReason.SCHEMA_NEWER:
+                await self._leave(event)
             return None
         try:
             seed = await seed_of(event, self._producer.run)
@@ -226,9 +236,22 @@ class SeedLeases:
     def _check(self, seed: Seed, offset: int) -> None:
         """Raises ValueError where its take, or a record of its members, couldn't be written: it would end every worker
         that takes it."""
-        self._taken(seed, 0)
-        slot = seed.slot(seed.wanted[0], offset, run=self._producer.run.id)
-        checked_rollout(aborted(slot), source=self._producer.source, now=now_ms())
+        self._taken(seed.id, seed.group, seed.group_size)
+        with refusing():
+            slot = seed.slot(seed.wanted[0], offset, run=self._producer.run.id)
+            check_slot(slot)
+            given_back = Rollout(slot, self._nothing, Status.ABORTED)
+            rollout_event(given_back, source=self._producer.source, now=now_ms(), body=self._no_body)
+
+    async def _leave(self, event: Event) -> None:
+        """A seed that a newer program wrote is left to its lease as well, where its headers say what that needs."""
+        headers = event.headers
+        try:
+            if headers.seed and headers.group and headers.group_size:
+                taken = self._taken(headers.seed, headers.group, headers.group_size)
+                await self._producer.acknowledged(await self._producer.write(taken))
+        except ValueError as error:
+            logger.warning("seeds/%s can't be left to a lease: %s", event.handle, error)
 
     async def _end_group_of(self, event: Event) -> None:
         """Nobody can make the members of a bad origin seed: say so where its headers name the group."""

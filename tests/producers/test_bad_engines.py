@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rolloutlog.contract.errors import EngineUnavailable, InvalidRecord
+from rolloutlog.contract.events.seeds import seed_event
 from rolloutlog.contract.events.validation import read_rollout
+from rolloutlog.contract.record.node import Message
 from rolloutlog.contract.record.sample import Sample
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.service_settings.worker_settings import WorkerSettings
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.vocabulary import EventType, Status
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.environments.environment_table import EnvironmentTable
 from rolloutlog.producers.environments.recall import Recall
 from rolloutlog.producers.environments.reversal import Reversal
+from rolloutlog.producers.environments.task_environment import Reply, Task
 from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.producers.workers.checked_engine import CheckedEngine, check_sample
 from rolloutlog.producers.workers.engine import Engine
@@ -250,13 +257,54 @@ async def test_one_that_takes_too_long_and_hands_over_nonsense_has_failed_as_wel
 async def test_a_seed_that_cant_be_made_here_is_left_to_its_lease(
     settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An environment that this worker doesn't have: it takes the seed, so that the buffer asks again when the lease has
-    run out, whoever owns the partition then; nothing fails."""
+    """An environment that this worker doesn't have, a derivation that the run doesn't, a seed of a newer program: it
+    takes the seed, so that the buffer asks again when the lease has run out, whoever owns the partition then; nothing
+    fails."""
     known = seed_of("known", env="reversal", task={"word": "eb"})
-    await emit(settings, seed_of("unknown", env="chess"), seed_of("again", env="chess"), known)
-    endings = await work(settings, EnvironmentTable([Reversal(2)]), Scripted(), 2, takes=3)
+    derived = seed_of("derived", env="reversal", task={"word": "eb"}, derivation="gone")
+    await emit(settings, seed_of("unknown", env="chess"), seed_of("again", env="chess"), derived)
+    newer = seed_event(seed_of("newer", env="reversal"), source="/tests", now=now_ms())
+    name = Headers.schema_version.name
+    headers = [(header, b"99" if header == name else raw) for header, raw in newer.headers]
+    async with Writer(connection_of(settings)) as writer:
+        await writer.send(replace(newer, headers=headers))
+    await emit(settings, known)
+    endings = await work(settings, EnvironmentTable([Reversal(2)]), Scripted(), 2, takes=5)
     assert endings == {"completed": 2}
     taken = {event.headers.group for event in await everything(settings, kind=EventType.SEED_TAKEN)}
-    assert taken == {"unknown", "again", "known"}
+    assert taken == {"unknown", "again", "derived", "newer", "known"}
     assert {event.headers.group for event in await data(settings)} == {"known"}
     assert caplog.text.count("this worker has no environment 'chess'") == 1
+    assert caplog.text.count("this run has no derivation 'gone'") == 1
+    assert "seed.emitted of schema 99; this reader knows 1" in caplog.text
+
+
+class Odd(Reversal):
+    """A task environment that does what its word says."""
+
+    def reply(self, state: int, answer: str) -> Reply:
+        if state == EXITS:
+            raise SystemExit(3)
+        return Reply(after_s=3600) if state == HANGS else Reply()
+
+    def score(self, task: Task, messages: Sequence[Message]) -> float:
+        return float("nan") if len(task["word"]) == NAN else 1.0
+
+
+EXITS, HANGS, NAN = 2, 3, 4
+"""By the length of the word."""
+
+
+@pytest.mark.broker
+async def test_a_task_environment_that_misbehaves_fails_its_member(settings: Settings) -> None:
+    words = {"exits": "ee", "hangs": "eee", "nan": "eeee", "good": "e"}
+    async with PolicyPublisher(settings):
+        await emit(settings, *(seed_of(name, 1, env="reversal", task={"word": word}) for name, word in words.items()))
+        endings = await work(worker_of(settings, rollout_s=0.6), EnvironmentTable([Odd()]), Scripted(), 4)
+    assert endings == {"failed": 3, "completed": 1}
+    made = {str(event.headers.group): read_rollout(event).trajectory.record for event in await data(settings)}
+    errors = {name: record["errors"][0] for name, record in made.items() if record.get("errors")}
+    assert errors["exits"] == {"type": "SystemExit", "message": "3"}
+    assert errors["hangs"] == {"type": "TimeoutError", "message": "it took more than 0.6 s"}
+    assert "nan" in errors["nan"]["message"].lower(), errors
+    assert errors.keys() == {"exits", "hangs", "nan"}

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rolloutlog.contract.errors import EngineUnavailable, Fenced
+from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.policies import Policy
+from rolloutlog.contract.record.sample import Sample
 from rolloutlog.contract.settings import Settings
+from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.kafka.read.policy_log import read_policy_log
+from rolloutlog.producers.environments.environment_table import EnvironmentTable
+from rolloutlog.producers.environments.recall import Recall
 from rolloutlog.producers.policy_follower import PolicyFollower
 from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.producers.workers import weight_updates
 from rolloutlog.producers.workers.rollout_worker import run_worker
 from rolloutlog.producers.workers.weight_updates import WeightUpdates
-from tests.producers.log import everything, until
+from tests.producers.log import emit, everything, seed_of, until
+from tests.producers.scripted import TOKENIZER
 from tests.producers.sums import Digits, Sums
 
 pytestmark = pytest.mark.broker
@@ -142,3 +151,48 @@ async def test_an_update_may_raise_what_leaves_a_program(settings: Settings, mon
     engine = Leaving()
     async with PolicyPublisher(settings, uri="file:///0"), updating(settings, engine) as told:
         assert await told.current() == Policy(0, 0)
+
+
+class Held(Loading):
+    """Holds its first answer until it is let go; a letter of whichever policy it has then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go = 0, asyncio.Event()
+
+    async def render(self, messages: Sequence[dict[str, Any]]) -> list[int]:
+        return TOKENIZER.render(messages)
+
+    async def sample(self, prompt_ids: Sequence[int], *, max_tokens: int | None = None) -> Sample:
+        self.asked, policy = self.asked + 1, self.loaded[-1]
+        if self.asked == 1:
+            await self.go.wait()
+        ids = np.array([TOKENIZER.encode("a")[0]], np.int32)
+        return Sample(ids, np.array([-1.0], np.float32), [(policy.timeline, policy.version, 0)], "a", "stop")
+
+
+async def test_a_trainer_goes_back_while_a_member_is_sampled(settings: Settings) -> None:
+    """What the abandoned policy has sampled stands, as it says whose it is; the rest is of the trainer that went back.
+    Which of the tokens train is then the staleness rule's to say."""
+    engine, stop = Held(), asyncio.Event()
+    table = EnvironmentTable([Recall(2)])
+    async with PolicyPublisher(settings) as publisher:
+        await publisher.publish(2)
+        await publisher.publish(5)
+        working = asyncio.create_task(run_worker(settings, table, engine, stop=stop))
+        await emit(settings, seed_of("g", 1, env="recall", task={"word": "ab"}))
+        await until(lambda: engine.asked == 1)
+        async with PolicyPublisher(settings, resume=Policy(0, 2)) as back:
+            await back.publish(3)
+            await until(lambda: engine.loaded[-1] == Policy(1, 3))
+            engine.go.set()
+            await until(lambda: working.done() or engine.asked == 2)
+            stop.set()
+            assert await working == {"completed": 1}
+    (event,) = await everything(settings, kind=EventType.ROLLOUT_COMPLETED)
+    made = read_rollout(event)
+    assert made.trajectory.segments.tolist() == [[0, 5, 0], [1, 3, 0]]
+    assert made.slot.dispatch_step == 6
+    history = (await read_policy_log(connection_of(settings))).history
+    assert history.current == Policy(1, 3)
+    assert history.shared_until(0) == 2, "so its token counts as one of version 2"

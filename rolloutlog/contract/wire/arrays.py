@@ -33,6 +33,8 @@ _BOOLS = frozenset((bool, np.bool_))
 def exact(name: str, values: Any, dtype: np.dtype[Any] | type[np.generic], width: int = 0) -> Array:
     """One axis of numbers, or two where `width` is the second. Raises InvalidRecord(shape) naming the column."""
     wanted = np.dtype(dtype)
+    if type(values) is np.ndarray and values.dtype == wanted and values.ndim == 1 and not width:
+        return values
     try:
         given = np.asarray(values)
     except Exception as error:  # what a foreign object raises is its own
