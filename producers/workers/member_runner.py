@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 CANCEL_S = 10.0
 """How long a cancelled environment may take to hand over its prefix."""
 REFUSED = "refused"
+UNCHANGING = (str, int, float, type(None))
 NOT_ITS_FAULT = (BlobUnavailable, BrokerUnreachable, ClientFailed, EngineUnavailable)
 """The member's task or prefix can't be read, or nothing samples here: another worker shall make it."""
 
@@ -227,7 +228,7 @@ class AttemptResult:
 def _own_seed(seed: Seed) -> Seed:
     """A copy, since an environment may change what it is given, which its siblings are given as well. A whole
     `deepcopy` took a tenth of what a short rollout costs a worker."""
-    facts = {name: fact for name, fact in vars(seed).items() if not isinstance(fact, str | int | float | None)}
+    facts = {name: fact for name, fact in vars(seed).items() if not isinstance(fact, UNCHANGING)}
     return seed.model_copy(update=deepcopy(facts))
 
 

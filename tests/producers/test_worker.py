@@ -25,7 +25,7 @@ from rolloutlog.kafka.client.connection import connection_of
 from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.producers.producer import RolloutProducer
-from rolloutlog.producers.workers.environment import load
+from rolloutlog.producers.workers.environment import Dispatch, load
 from rolloutlog.producers.workers.rollout_worker import Endings, run_worker
 from tests.cases.rollouts import sound
 from tests.producers.log import emit, everything, seed_of, until
@@ -125,6 +125,22 @@ async def test_whatever_an_environment_does_its_members_end(settings: Settings) 
     (event,) = await everything(settings, kind=EventType.GROUP_CANCELLED)
     assert (event.headers.group, event.headers.reason) == ("refuse", "refused")
     assert read_cancelled(event).members == (0, 1)
+
+
+class Slow(Sums):
+    """All but the first member of a group wait."""
+
+    async def _act(self, act: str, dispatch: Dispatch, prompt: list[int]) -> None:
+        await super()._act("wait" if dispatch.slot.member else act, dispatch, prompt)
+
+
+@pytest.mark.broker
+async def test_a_member_is_on_the_log_once_it_ends_while_its_siblings_run(settings: Settings) -> None:
+    await emit(settings, seed_of("g", group_size=3))
+    environment = Slow()
+    endings = await work(settings, environment, 1, grace_s=0.1)
+    assert endings == {"completed": 1, "aborted": 2}
+    assert environment.most == 3
 
 
 @pytest.mark.broker
