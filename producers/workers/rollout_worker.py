@@ -218,8 +218,6 @@ class Worker:
 def lack_of(environment: Environment, engine: Engine | None, derivations: RunDerivations, seed: Seed) -> str | None:
     """Why the members of a seed can't be made by these, if they can't."""
     derivation = derivations.of(seed)
-    if seed.derivation is not None and derivation is None:
-        return f"this run has no derivation {seed.derivation!r}"
     by_engine_alone = derivation is not None and not derivation.needs_environment and engine is not None
     if not by_engine_alone and isinstance(environment, Choosing) and not environment.has(seed.env):
         return f"this worker has no environment {seed.env!r}"
