@@ -16,9 +16,9 @@ import torch
 from rolloutlog.contract.errors import NotOpen, WeightsUnusable
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import Sample
-from rolloutlog.policy.engine_options import TorchEngineOptions
 from rolloutlog.policy.tokenizer import CharTokenizer
 from rolloutlog.policy.torch_engine import TorchEngine
+from rolloutlog.policy.torch_options import TorchEngineOptions
 from rolloutlog.policy.weights import model_of
 
 

@@ -27,8 +27,8 @@ from rolloutlog.contract.errors import EngineFailed, NotOpen, RolloutlogError, S
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.record.sample import ABORT, Sample
 from rolloutlog.policy.decoding import FAILED, LENGTH, DecodedRow, Decoder
-from rolloutlog.policy.engine_options import OnSwap
 from rolloutlog.policy.tokenizer import CharTokenizer
+from rolloutlog.policy.torch_options import OnSwap
 from rolloutlog.policy.transformer import CausalTransformer
 from rolloutlog.policy.weights import load_weights
 

@@ -15,8 +15,8 @@ from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.service_settings.training_settings import AdamW, OptimizerSettings, OwnModel, TransformerModel
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.wire.refusal import text_of, type_name
-from rolloutlog.policy.engine_options import LETTERS
 from rolloutlog.policy.tokenizer import CharTokenizer
+from rolloutlog.policy.torch_options import LETTERS
 from rolloutlog.policy.transformer import CausalTransformer, ModelShape
 
 
