@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -47,6 +48,7 @@ def run(
     from rolloutlog.supervisor.live_run import run_live
     from rolloutlog.trainer.training.run_folder import RunFolder
 
+    sys.path.insert(0, "")  # modules of the folder that one stands in, as `python -m` finds them
     flags = list(_flags(namespace, command_config, config))
     settings = load(
         {"namespace": namespace, "bootstrap_servers": bootstrap_servers, "command_config": command_config}, config

@@ -23,11 +23,12 @@ from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import connect
-from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.settings_sources import address_of
 from rolloutlog.supervisor.deaths import RecentDeaths, times
-from rolloutlog.supervisor.services import services_of
+from rolloutlog.supervisor.loop_sources import fed_environments
+from rolloutlog.supervisor.loop_work import LoopWork, last_step
+from rolloutlog.supervisor.services import ServiceRole, services_of
 from rolloutlog.supervisor.supervision import Supervision
 from rolloutlog.supervisor.uncut import uncut
 
@@ -72,6 +73,7 @@ async def run_live(
     """
     stop, steps = stop or asyncio.Event(), steps or settings.loop.steps
     services_of(settings, flags, None)  # what can't work is refused before anything is started
+    environments = fed_environments(settings.loop)
     async with AsyncExitStack() as stack:
         stack.enter_context(_held(logs))
         address, broker = _address_of(settings, data_dir), None
@@ -80,13 +82,14 @@ async def run_live(
             address = broker.bootstrap_servers
         reachable = settings.model_copy(update={"bootstrap_servers": address})
         first = await _prepared(reachable)
-        services = services_of(
-            reachable, [*flags, "--bootstrap-servers", address], None if steps is None else first + steps
-        )
-        supervision = Supervision(services, logs, restarts=settings.loop.restarts, tell=tell)
+        to_step = None if steps is None else first + steps
+        services = services_of(reachable, [*flags, "--bootstrap-servers", address], to_step)
+        feeders = (service.name for service in services if service.role is ServiceRole.FEEDER)
+        work = LoopWork(reachable, to_step, dict(zip(feeders, environments, strict=True)))
+        supervision = Supervision(services, logs, restarts=settings.loop.restarts, tell=tell, has_done=work.has_done)
         watch(Watched(address, supervision, first))
         ended = await _with_broker(supervision, broker, settings.loop.restarts, tell, stop)
-        return LiveReport(ended, await _last_step(reachable), supervision.started_again)
+        return LiveReport(ended, await last_step(reachable), supervision.started_again)
 
 
 def _address_of(settings: Settings, data_dir: Path | None) -> str | None:
@@ -103,12 +106,7 @@ async def _prepared(settings: Settings) -> int:
     connection = await connect(settings, Role.OPERATOR)
     await create_topics(connection, settings)
     await declare(connection, settings)
-    return await _last_step(settings)
-
-
-async def _last_step(settings: Settings) -> int:
-    marks = await read_live_watermarks(await connect(settings, Role.OPERATOR))
-    return 0 if marks is None else marks.step
+    return await last_step(settings)
 
 
 async def _with_broker(

@@ -8,7 +8,7 @@ doesn't within its time is killed and told. Leaves out: broker and topics (`live
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from rolloutlog.supervisor.child import Child, ending
@@ -23,9 +23,19 @@ DRAIN_S = {ServiceRole.FEEDER: 15.0, ServiceRole.WORKER: 50.0, ServiceRole.BUFFE
 class Supervision:
     """The services, watched."""
 
-    def __init__(self, services: Sequence[Service], logs: Path, *, restarts: int, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        services: Sequence[Service],
+        logs: Path,
+        *,
+        restarts: int,
+        tell: Callable[[str], None],
+        has_done: Callable[[Service], Awaitable[bool]],
+    ) -> None:
+        """`has_done` says of a service that ended well whether all is done that it was started for, or somebody asked
+        that process to end."""
         self.children = [Child(service, logs, restarts=restarts) for service in services]
-        self._tell = tell
+        self._tell, self._has_done = tell, has_done
 
     async def run(self, stop: asyncio.Event) -> str:
         """Start them and watch them until one of three things happens, which it says: `stopped`, `steps` or `data`.
@@ -34,7 +44,7 @@ class Supervision:
         """
         try:
             while not stop.is_set():
-                if why := self._looked(asyncio.get_running_loop().time()):
+                if why := await self._looked(asyncio.get_running_loop().time()):
                     return why
                 await asyncio.sleep(TICK_S)
             return "stopped"
@@ -51,13 +61,13 @@ class Supervision:
         """Restarts, by service, of those that had any."""
         return {child.service.name: child.started_again for child in self.children if child.started_again}
 
-    def _looked(self, now: float) -> str | None:
+    async def _looked(self, now: float) -> str | None:
         """One look at all of them; why the run is over, if it is."""
         for child in self.children:
             if (code := child.ended()) is not None:
-                if code == 0 and child.service.role is ServiceRole.TRAINER:
-                    return "steps"
-                if code == 0 and child.service.role is ServiceRole.FEEDER:
+                if code == 0 and await self._has_done(child.service):
+                    if child.service.role is ServiceRole.TRAINER:
+                        return "steps"
                     child.give_up()
                     continue
                 said, seconds = child.last_line, child.rest(code, now)

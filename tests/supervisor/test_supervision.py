@@ -34,7 +34,9 @@ from pathlib import Path
 from rolloutlog.supervisor.services import Service, ServiceRole
 from rolloutlog.supervisor.supervision import Supervision
 services = [Service("one", ServiceRole.WORKER, ("/bin/sh", "-c", sys.argv[1], "one"))]
-supervision = Supervision(services, Path.cwd(), restarts=1, tell=print)
+async def never(_):
+    return False
+supervision = Supervision(services, Path.cwd(), restarts=1, tell=print, has_done=never)
 async def main():
     running = asyncio.create_task(supervision.run(asyncio.Event()))
     while not supervision.running:
@@ -56,9 +58,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def supervised(*services: Service, restarts: int = 2) -> tuple[Supervision, list[str]]:
+def supervised(*services: Service, restarts: int = 2, done: bool = True) -> tuple[Supervision, list[str]]:
+    """`done`: what ends well has done its work."""
     told: list[str] = []
-    return Supervision(services, Path.cwd(), restarts=restarts, tell=told.append), told
+
+    async def has_done(_: Service) -> bool:
+        return done
+
+    return Supervision(services, Path.cwd(), restarts=restarts, tell=told.append, has_done=has_done), told
 
 
 async def ended(supervision: Supervision, stop: asyncio.Event | None = None) -> str:
@@ -116,6 +123,21 @@ async def test_the_end_of_all_data_ends_the_run_and_of_some_doesnt() -> None:
     await until(lambda: supervision.children[1].is_done)
     assert not running.done()
     assert await running == "data"
+
+
+@pytest.mark.parametrize("role", [TRAINER, FEEDER])
+async def test_what_somebody_else_asked_to_end_is_started_again_and_told(role: ServiceRole) -> None:
+    """A trainer that was sent SIGTERM ends as well as one that has trained all steps."""
+    supervision, told = supervised(service("part", role, f"echo drained; {DRAINS}"), done=False)
+    stop = asyncio.Event()
+    running = asyncio.create_task(ended(supervision, stop))
+    await until(lambda: "drained" in supervision.children[0].last_line if supervision.running else False)
+    os.kill(supervision.children[0].pid or 0, signal.SIGTERM)
+    await until(lambda: told and supervision.running)
+    assert not running.done()
+    stop.set()
+    assert await running == "stopped"
+    assert told == ["part ended with code 0, and starts again in 1 s: drained"]
 
 
 async def test_what_dies_is_started_again_and_told() -> None:

@@ -1,0 +1,47 @@
+"""Whether a service of a live loop has done all that it was started for (design/live-loop#run).
+
+Guarantees: asked of the log, so what somebody else told to end, which ends as well as what has done its work, isn't
+taken for done. Leaves out: starting it again (`supervision`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from rolloutlog.contract.errors import BrokerUnreachable
+from rolloutlog.contract.roles import Role
+from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.live_watermarks import read_live_watermarks
+from rolloutlog.kafka.run_record import read_run
+from rolloutlog.producers.feeding.feed_cursor import FeedCursor
+from rolloutlog.supervisor.services import Service, ServiceRole
+
+
+class LoopWork:
+    """Work of one run: the trainer's up to `to_step` (None: for ever), and of each feeder through all epochs, if there
+    are any; `fed` are the environments of feeders by name."""
+
+    def __init__(self, settings: Settings, to_step: int | None, fed: Mapping[str, str]) -> None:
+        self._settings, self._to_step, self._fed = settings, to_step, fed
+
+    async def has_done(self, service: Service) -> bool:
+        """Whether it has; not while the broker is away."""
+        with suppress(BrokerUnreachable):
+            if service.role is ServiceRole.TRAINER and self._to_step is not None:
+                return await last_step(self._settings) >= self._to_step
+            if service.role is ServiceRole.FEEDER and self._settings.loop.epochs is not None:
+                return await self._is_fed(self._fed[service.name], self._settings.loop.epochs)
+        return False
+
+    async def _is_fed(self, env: str, epochs: int) -> bool:
+        run = await read_run(await connect(self._settings, Role.OPERATOR))
+        said = run.cursors.get(f"feed/{env}")
+        return said is not None and FeedCursor.model_validate(dict(said)).epoch >= epochs
+
+
+async def last_step(settings: Settings) -> int:
+    """The last train step on the log; 0 before the first."""
+    marks = await read_live_watermarks(await connect(settings, Role.OPERATOR))
+    return 0 if marks is None else marks.step
