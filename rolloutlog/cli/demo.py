@@ -36,6 +36,7 @@ STAGES = {
 }  # fmt: skip
 END_S = 200.0
 """After a signal services end one after another, each in its own time."""
+MOST_S = 600.0
 SAY_S = 10.0
 """In a pipe a line so often."""
 
@@ -43,24 +44,32 @@ SAY_S = 10.0
 def demo(
     recorded: Annotated[bool, typer.Option("--recorded", help="Walk over the recorded run that ships here.")] = False,
     export: Annotated[Path | None, typer.Option("--export", help="Only copy that run to a new folder.")] = None,
-    parent: Annotated[Path, typer.Option("--folder", help="Where the demo's own folder is made.")] = Path("runs"),
+    parent: Annotated[
+        Path | None, typer.Option("--folder", help="Where its own folder is made (default: runs).")
+    ] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="So many train steps at most.")] = None,
-    seconds: Annotated[float | None, typer.Option("--seconds", min=1, help="So many seconds at most.")] = 600.0,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=1, help=f"So many seconds at most (default: {MOST_S:g}).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a small policy learn two tasks from nothing, over a live loop on a Kafka of its own, and watch it.
 
     It ends once held-out tasks are learned, and says how the run goes on.
     """
+    if export is not None or recorded:
+        said = {"--folder": parent, "--steps": steps, "--seconds": seconds, "--json": as_json or None}
+        if unused := [name for name, value in said.items() if value is not None]:
+            raise SettingsError(f"{unused[0]} is of the live demo, not of the recorded run", "leave it out")
     if export is not None:
         _export(export)
     elif recorded:
         _recorded()
     else:
-        _live(parent, steps, seconds, as_json)
+        _live(parent or Path("runs"), steps, seconds or MOST_S, as_json)
 
 
-def _live(parent: Path, steps: int | None, seconds: float | None, as_json: bool) -> None:
+def _live(parent: Path, steps: int | None, seconds: float, as_json: bool) -> None:
     from rolloutlog.cli.demonstration.live_demo import DemoFolder, Target
 
     folder, reports = DemoFolder.new(parent), list[dict[str, Any]]()

@@ -42,7 +42,7 @@ from rolloutlog.cli import (
 )
 from rolloutlog.cli.exit_code import CLOSED_PIPE, exit_code_of
 from rolloutlog.cli.screen.output import Logged, line
-from rolloutlog.cli.serving import leave
+from rolloutlog.cli.serving import end_at_once, leave
 from rolloutlog.cli.signal_codes import TERMINATED
 
 SERVICES = {"buffer", "feed", "run", "train", "worker", "--follow", "-f"}
@@ -112,7 +112,10 @@ def main() -> None:
 
 
 def _terminated(code: int, number: int, frame: FrameType | None) -> None:
-    """SIGTERM before a service listens to it: nothing has begun, so there is nothing to drain."""
+    """SIGTERM before a service listens to it: nothing has begun, so there is nothing to drain. Nothing is raised there,
+    since it may be foreign code that is being loaded, whose SystemExit is a fault of its own."""
+    if not code:
+        end_at_once(0)
     sys.exit(code)
 
 

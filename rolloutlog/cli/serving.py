@@ -61,7 +61,7 @@ def serve(
     show(result)
     if left:
         log.warning("left behind, since it doesn't end: %s", ", ".join(left))
-        _end(0)
+        end_at_once(0)
 
 
 def leave(code: int) -> NoReturn:
@@ -91,7 +91,7 @@ def _listening(
     def on_signal(number: int, frame: FrameType | None) -> None:
         caught = signal.Signals(number)
         if caught is signal.SIGINT and caught in came:
-            _end(INTERRUPTED)
+            end_at_once(INTERRUPTED)
         if not came:
             _timer(end_s, lambda: _too_late(caught, end_s))
         came.append(caught)
@@ -133,10 +133,10 @@ def _too_late(caught: signal.Signals, end_s: float) -> None:
     code = SIGNALS[caught]
     _timer(LEAVE_S, lambda: os._exit(code))  # if even a line can't be written
     log.error("the process didn't end within %.0f s of %s: it ends now, without what it held", end_s, caught.name)
-    _end(code)
+    end_at_once(code)
 
 
-def _end(code: int) -> None:
+def end_at_once(code: int) -> None:
     """End without waiting for anything."""
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -190,6 +190,10 @@ def test_the_doctor_proves_what_is_wrong_and_advises_the_rest(tmp_path: Path, ka
     ("arguments", "named"),
     [
         (["demo", "--export", "file/below"], "file/below"),
+        (["demo", "--recorded", "--json"], "--json is of the live demo"),
+        (["demo", "--recorded", "--folder", "here"], "--folder is of the live demo"),
+        (["demo", "--recorded", "--seconds", "9"], "--seconds is of the live demo"),
+        (["demo", "--export", "new", "--steps", "3"], "--steps is of the live demo"),
         (["demo", "--export", "x" * 300], "x" * 300),
         (["import", "file/below", "--dry-run"], "file/below"),
         (["status", "--config", "."], "."),
@@ -205,6 +209,26 @@ def test_a_path_or_an_address_that_cant_be_is_bad_use_and_named(
     (tmp_path / "file").write_text("no folder")
     done = run(*arguments, folder=tmp_path)
     assert (done.returncode, named in done.stderr) == (2, True), done.stderr
+
+
+def test_sigterm_while_foreign_code_is_loaded_ends_a_service_well(tmp_path: Path) -> None:
+    """Nothing has begun then; it isn't the environment that left the program."""
+    (tmp_path / "slow.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)\n")
+    done = run("worker", "run", "--environment", "slow:Slow", "-b", "127.0.0.1:1", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_refuses_sources_that_cant_be_before_anything_starts(tmp_path: Path) -> None:
+    """An environment or a file that a service would find out about (design/live-loop#run)."""
+    for said, named in {
+        'environments = ["chess"]': "no environment 'chess'",
+        'environments = ["reversal"]\ntasks = { reversal = "gone.jsonl" }': "there is no gone.jsonl",
+        'environments = ["own_tasks:Mine"]': "own_tasks",
+    }.items():
+        (tmp_path / "rolloutlog.toml").write_text(f"[loop]\n{said}\n")
+        done = run("run", "-n", "n", folder=tmp_path)
+        assert (done.returncode, named in done.stderr) == (2, True), done.stderr
+        assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk at hand")
