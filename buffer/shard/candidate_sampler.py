@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
@@ -25,6 +26,16 @@ from rolloutlog.contract.topics import Topic
 
 MOST_QUEUED = 32
 """Draws that wait for payloads at once: it bounds memory and the size of a transaction."""
+
+
+class DrawLack(StrEnum):
+    """Why a shard draws nothing."""
+
+    BEHIND = "behind"
+    """It hasn't read its inputs to where they ended when its owner took over."""
+    RATIO = "ratio"
+    OPEN_GROUPS = "open-groups"
+    CANDIDATE = "no-candidate"
 
 
 class CandidateDraw(Struct, frozen=True, gc=False):
@@ -97,14 +108,26 @@ class CandidateSampler:
         self.next_number = number + 1
         return CandidateDraw(number, known, source, candidate, candidate.draws + candidate.in_flight - 1)
 
-    def _allowed(self, fold: Fold) -> int:
+    def lack(self, fold: Fold) -> DrawLack | None:
+        """What it lacks to draw one more; None where it may, or draws are under way."""
+        if self.queue or self.emitted:
+            return None
+        if fold.pool.live.is_dry:
+            return DrawLack.CANDIDATE
+        if not self._allowed(fold, most_open=LAST_DRAW):
+            return DrawLack.RATIO
+        return None if self._allowed(fold) else DrawLack.OPEN_GROUPS
+
+    def _allowed(self, fold: Fold, *, most_open: int | None = None) -> int:
+        """How many may be drawn now; `most_open`: were that the shard's derived part."""
         under_way = len(self.queue) + len(self.emitted)
         partitions = self.settings.topics.partitions
+        part = share(self.trainer.derived_open(partitions), partitions, fold.partition)
         return allowed(
             ratio=self.settings.buffer.ratio,
             resolved=fold.groups.resolved,
             drawn=fold.drawn + under_way,
-            most_open=share(self.trainer.derived_open(partitions), partitions, fold.partition),
+            most_open=part if most_open is None else most_open,
             open_now=fold.groups.open_derived + under_way,
         )
 

@@ -34,7 +34,7 @@ from rolloutlog.buffer.index.ended_chunks import CHUNK
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import CancelRow, ChunkRow, Row, SeedRow, StateRow, TakeRow, WantedRow
 from rolloutlog.buffer.index.skip import Skip
-from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
+from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler, DrawLack
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, source_row, written
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
@@ -237,6 +237,11 @@ class Shard:
         if not self.ready:
             self._take_over(clock)
         self.sampler.sample(self.fold)
+
+    @property
+    def lack(self) -> DrawLack | None:
+        """Why it draws nothing now; None while it does, or may."""
+        return self.sampler.lack(self.fold) if self.ready else DrawLack.BEHIND
 
     def _take_over(self, clock: float) -> None:
         """The inputs are read to where they ended: every lease starts afresh, and every open group is looked at."""

@@ -8,32 +8,30 @@ Guarantees: the cursor moves in the transaction that writes the seeds, so a feed
 where it was; a second feeder of the same environment fences the first; at most the fresh part of the run's open groups
 is open, over all environments, when a seed is written (two feeders that write at once may exceed it by what they write
 then). At the end of the data it waits until its groups have ended, so that what failed is asked again. Eval rounds are
-bounded by nothing, and nobody waits for them; a round is asked once. Leaves out: what a task is (`task_source`), when a
-round is due (`eval_rounds`), and who makes it.
+bounded by nothing, and nobody waits for them; a round is asked once. Why it writes nothing is said where that lasts.
+Leaves out: what a task is (`task_source`), which is next (`task_walk`), how many there is room for (`fresh_room`), when
+a round is due (`eval_rounds`), and who makes it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-from pydantic import ValidationError
-
-from rolloutlog.contract.errors import NotOpen, SettingsError
+from rolloutlog.contract.errors import NotOpen
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import GroupFinal, read_group_event
 from rolloutlog.contract.events.policy_versions import PublishedPolicy, fold
 from rolloutlog.contract.events.run import cursor_moved
-from rolloutlog.contract.events.seeds import Fresh, Seed, seed_event
+from rolloutlog.contract.events.seeds import Seed, seed_event
 from rolloutlog.contract.events.validation import read_headers
-from rolloutlog.contract.numbers import deal
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
-from rolloutlog.contract.settings import OverProvision, Settings
+from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.contract.wire.rejection import Rejected
@@ -45,9 +43,11 @@ from rolloutlog.kafka.run_record import agree, read_run
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.producers.feeding.eval_rounds import EvalRounds
-from rolloutlog.producers.feeding.feed_cursor import FeedCursor, feed_starts
-from rolloutlog.producers.feeding.fresh_groups import FreshGroups, after, fresh_seed
+from rolloutlog.producers.feeding.feed_cursor import feed_starts
+from rolloutlog.producers.feeding.fresh_groups import FreshGroups, after
+from rolloutlog.producers.feeding.fresh_room import FeedLack, FreshRoom
 from rolloutlog.producers.feeding.task_source import TaskSource
+from rolloutlog.producers.feeding.task_walk import TaskWalk
 
 log = logging.getLogger(__name__)
 POLL_MS = 200
@@ -82,18 +82,16 @@ class SeedFeeder:
     ) -> None:
         """`share`: the part of the fresh groups that it may have open; None: by the weight of its environment, where
         environments have weights, else all, as long as no other feeder has them."""
-        self._settings, self._source, self._epochs, self._evals = settings, source, epochs, evals
-        self._share = share
+        self._settings, self._evals, self._share = settings, evals, share
+        self._walk, self._env = TaskWalk(source, epochs), source.env
         self._groups = FreshGroups(source.env, tries)
         self._history = History()
-        self._cursor = FeedCursor(source=source.identity)
-        self._next = source.tasks(0)
         self._is_open = False
         self._stack = AsyncExitStack()
         self._parts: _Parts | None = None
         self._stop = asyncio.Event()
-        self._waiting = LoggedWait(log.info, after_s=IDLE_S)
-        self.emitted = 0
+        self._waiting = LoggedWait(log.warning, after_s=IDLE_S)
+        self.emitted, self.room = 0, FreshRoom()
 
     async def __aenter__(self) -> Self:
         try:
@@ -111,6 +109,11 @@ class SeedFeeder:
         """Open fresh groups of the run, as far as it has read."""
         return self._groups.count
 
+    @property
+    def lack(self) -> FeedLack | None:
+        """Why it writes no seed of a fresh task; None while there is room."""
+        return FeedLack.NO_TASK if self._walk.is_over else self.room.lack
+
     def stop(self) -> None:
         """Let `run` return before its next seeds."""
         self._stop.set()
@@ -124,10 +127,10 @@ class SeedFeeder:
             if seeds := await self._due():
                 await self._write(seeds)
                 self._waiting.over("there is room")
-            elif self._is_exhausted and not self._groups.own and await self._is_read(Topic.POLICY_VERSIONS):
+            elif self._walk.is_over and not self._groups.own and await self._is_read(Topic.POLICY_VERSIONS):
                 break
             else:
-                self._waiting.goes_on(self._lack())
+                self._waiting.goes_on(self._why(), kind=self.lack)
             await self._read(0 if seeds else POLL_MS)
         return self.emitted
 
@@ -138,11 +141,11 @@ class SeedFeeder:
         connection = await connect(self._settings, Role.FEEDERS)
         record = await agree(connection, self._settings)
         settings = self._settings = record.fit(self._settings)
-        writer = TransactionalWriter(connection, connection.names.transactional_id(f"feed.{self._source.env}"))
+        writer = TransactionalWriter(connection, connection.names.transactional_id(f"feed.{self._env}"))
         self._stack.push_async_callback(writer.close)
         await writer.start()
-        self._resume((await read_run(connection)).cursors.get(self._name))
-        starts = await feed_starts(connection, record.partitions, self._cursor)
+        self._walk.resume((await read_run(connection)).cursors.get(self._walk.name))
+        starts = await feed_starts(connection, record.partitions, self._walk.cursor)
         self._groups.begins({number: starts[Topic.GROUP_EVENTS, number] for number in range(record.partitions)})
         starts[Topic.POLICY_VERSIONS, 0] = 0
         tail = await self._stack.enter_async_context(Tail(connection, starts))
@@ -153,78 +156,33 @@ class SeedFeeder:
         self._groups.settled()
         self._is_open = True
 
-    def _resume(self, said: Mapping[str, Any] | None) -> None:
-        """Go on where the cursor is. Raises SettingsError where it is another source's."""
-        if said is None:
-            return
-        try:
-            cursor = FeedCursor.model_validate(dict(said))
-        except ValidationError as error:
-            raise SettingsError(f"the cursor of {self._name} on `run` isn't a feeder's: {error}") from error
-        if cursor.source != self._source.identity:
-            raise SettingsError(
-                f"this namespace was fed tasks of {self._source.env} from another source",
-                "go on with the same file or seed, or use a new namespace",
-            )
-        self._cursor = cursor
-        self._next = self._source.tasks(cursor.place)
-
-    @property
-    def _name(self) -> str:
-        return f"feed/{self._source.env}"
-
     # what is due
 
     async def _due(self) -> list[Seed]:
         """An eval round that is due, and seeds that there is room for: of tasks that failed, then of the next ones."""
-        room = min(await self._room(), MOST)
+        self.room = await self._looked()
+        room = min(self.room.left, MOST)
         failed = [one.seed for one in self._groups.again if one.seed is not None][:room]
         seeds = [after(seed) for seed in failed]
-        while len(seeds) < room and not self._is_exhausted:
-            seeds += self._fresh()
+        while len(seeds) < room and not self._walk.is_over:
+            if (seed := self._walk.seed(self._settings)) is not None:
+                seeds.append(seed)
         return [*self._eval_round(), *seeds]
 
     def _eval_round(self) -> list[Seed]:
-        if self._evals is None or self._evals.number <= self._cursor.round:
+        if self._evals is None or self._evals.number <= self._walk.cursor.round:
             return []
-        self._move(round=self._evals.number)
+        self._walk.move(round=self._evals.number)
         return self._evals.seeds()
 
-    def _fresh(self) -> list[Seed]:
-        """The next task's; none at the end of an epoch. Raises SettingsError for a source without a task."""
-        found = next(self._next, None)
-        if found is None:
-            if not self._cursor.place:
-                raise SettingsError(f"there are no tasks of {self._source.env} in its source")
-            self._move(epoch=self._cursor.epoch + 1, place=0)
-            self._next = self._source.tasks(0)
-            return []
-        place, key, task = found
-        self._move(place=place + 1)
-        size, straggler = self._settings.buffer.group_size, self._settings.trainer.straggler
-        needed = straggler.group_train if isinstance(straggler, OverProvision) else None
-        fresh = Fresh(key=key, epoch=self._cursor.epoch)
-        return [fresh_seed(self._source.env, fresh, task, group_size=size, group_train=needed)]
+    async def _looked(self) -> FreshRoom:
+        parts, groups = self._opened(), self._groups
+        return await FreshRoom.now(parts.bounds, groups, self._env, partitions=parts.partitions, share=self._share)
 
-    @property
-    def _is_exhausted(self) -> bool:
-        return self._epochs is not None and self._cursor.epoch >= self._epochs
-
-    def _move(self, **changes: Any) -> None:
-        self._cursor = self._cursor.model_copy(update=changes)
-
-    async def _room(self) -> int:
-        """Fresh groups that may still be opened: the run's bound, less the derived part and what is open, and no more
-        than is left of this feeder's own part."""
-        trainer = await self._opened().bounds.now()
-        fresh = max(trainer.open_groups - trainer.derived_open(self._opened().partitions), trainer.batch_groups)
-        own = fresh_part(fresh, self._source.env, trainer.weights, self._share)
-        return max(0, min(fresh - self._groups.count, own - self._groups.own_open))
-
-    def _lack(self) -> str:
-        if self._is_exhausted:
+    def _why(self) -> str:
+        if self.lack is FeedLack.NO_TASK:
             return f"the data has ended; {self._groups.own} of its groups haven't"
-        return f"{self._groups.count} fresh groups are open, {self._groups.own_open} of this feeder: as many as may be"
+        return f"{self.room}: as many as may be"
 
     # reading and writing
 
@@ -234,10 +192,11 @@ class SeedFeeder:
             self._groups.starts(number, await parts.tail.position(Topic.SEEDS, number))
             for number in range(parts.partitions)
         ]
-        self._move(starts=tuple(starts))
+        self._walk.move(starts=tuple(starts))
         async with parts.writer.transaction() as transaction:
-            await transaction.send_all(seed_event(seed, source=f"/{self._name}", now=now) for seed in seeds)
-            await transaction.send(cursor_moved(self._name, self._cursor.model_dump(), source="/feed", now=now))
+            await transaction.send_all(seed_event(seed, source=f"/{self._walk.name}", now=now) for seed in seeds)
+            moved = self._walk.cursor.model_dump()
+            await transaction.send(cursor_moved(self._walk.name, moved, source="/feed", now=now))
         for seed, written in zip(seeds, transaction.written, strict=False):
             self._groups.emitted(seed, written.partition, written.offset)
         self.emitted += len(seeds)
@@ -280,7 +239,7 @@ class SeedFeeder:
 
     def _seen(self, seed: Seed, event: Event) -> None:
         """A seed on the log; this feeder's own count from when they were written, and may have ended since."""
-        if not (self._is_open and seed.env == self._source.env and seed.fresh is not None):
+        if not (self._is_open and seed.env == self._env and seed.fresh is not None):
             self._groups.emitted(seed, event.partition, event.offset)
 
     async def _is_read(self, *topics: Topic) -> bool:
@@ -296,13 +255,3 @@ class SeedFeeder:
         if self._parts is None:
             raise NotOpen("this SeedFeeder isn't open", "use it inside `async with`")
         return self._parts
-
-
-def fresh_part(fresh: int, env: str, weights: Mapping[str, float], share: float | None) -> int:
-    """How many of `fresh` open groups a feeder may have; where it has a part at all, one at least."""
-    if share is not None:
-        return max(1, round(fresh * share))
-    if not weights:
-        return fresh
-    dealt = dict(zip(weights, deal(fresh, list(weights.values())), strict=True))
-    return dealt.get(env, 0)

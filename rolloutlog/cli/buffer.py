@@ -5,11 +5,15 @@ Guarantees: SIGTERM drains and exits 0; `--drain` ends at the log's end. Leaves 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rolloutlog.cli.options import AsJson, with_settings
+from rolloutlog.cli.metrics_port import Metrics, exposed
+from rolloutlog.cli.options import AsJson, MetricsPort, with_settings
+from rolloutlog.cli.pacing_metrics import tell_buffer
 from rolloutlog.cli.screen.output import line, note, number_of, print_json
 from rolloutlog.cli.serving import serve
 from rolloutlog.cli.target_broker import with_broker
@@ -18,6 +22,7 @@ from rolloutlog.contract.settings import Settings
 if TYPE_CHECKING:
     from rolloutlog.consumers.reindexing import Reindexed
     from rolloutlog.kafka.loop.loop_context import Totals
+    from rolloutlog.kafka.loop.partition_loop import PartitionLoop
 
 app = typer.Typer(no_args_is_help=True, help="The buffer: folds rollouts, emits derived seeds.")
 
@@ -27,6 +32,7 @@ app = typer.Typer(no_args_is_help=True, help="The buffer: folds rollouts, emits 
 def run(
     settings: Settings,
     drain: Annotated[bool, typer.Option("--drain", help="End when everything on the log is read.")] = False,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Fold the log and emit seeds, exactly once per partition; start as many as there are partitions."""
@@ -34,7 +40,18 @@ def run(
 
     note(f"buffer of {settings.namespace}: reading" + (" to the end" if drain else "; SIGTERM or Ctrl-C ends it"))
     reachable = with_broker(settings)
-    serve(lambda stop: run_buffer(reachable, drain=drain, stop=stop), lambda loop: _print_totals(loop.totals, as_json))
+    metrics = Metrics()
+    loops: list[PartitionLoop] = []
+
+    def service(stop: asyncio.Event) -> Coroutine[Any, Any, PartitionLoop]:
+        folding = run_buffer(reachable, drain=drain, on_start=loops.append, stop=stop)
+        return exposed(metrics_port, metrics, folding, look)
+
+    def look() -> None:
+        for loop in loops:
+            tell_buffer(metrics, loop)
+
+    serve(service, lambda loop: _print_totals(loop.totals, as_json))
 
 
 def _print_totals(done: Totals, as_json: bool) -> None:

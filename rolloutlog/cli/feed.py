@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rolloutlog.cli.options import AsJson, with_settings
+from rolloutlog.cli.metrics_port import Metrics, exposed
+from rolloutlog.cli.options import AsJson, MetricsPort, with_settings
+from rolloutlog.cli.pacing_metrics import tell_feeder
 from rolloutlog.cli.screen.output import line, note, print_json
 from rolloutlog.cli.serving import serve
 from rolloutlog.cli.target_broker import with_broker
@@ -61,6 +63,7 @@ def feed(
     eval_file: Annotated[
         Path | None, typer.Option("--eval-file", help="Where they are, unless the environment holds some out.")
     ] = None,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a seed for each fresh task, no more than the run may have open, none skipped and none twice.
@@ -80,8 +83,9 @@ def feed(
     async def run(stop: asyncio.Event) -> int:
         async with SeedFeeder(reachable, source, epochs=epochs, tries=tries, evals=evals, share=share) as feeder:
             stopping = asyncio.create_task(_stop(stop, feeder.stop))
+            metrics = Metrics()
             try:
-                return await feeder.run()
+                return await exposed(metrics_port, metrics, feeder.run(), lambda: tell_feeder(metrics, feeder))
             finally:
                 stopping.cancel()
 

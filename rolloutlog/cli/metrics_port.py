@@ -1,14 +1,14 @@
 """`--metrics-port`: a service's numbers over HTTP, as Prometheus reads them (design/commands#metrics).
 
-Guarantees: any GET is answered with all numbers, as they were last told; a client that asks for nothing, or for too
-much, is let go and hinders nobody. Leaves out: what is counted, TLS, and who may ask.
+Guarantees: any GET is answered with all numbers, as they are then or were last told; a client that asks for nothing, or
+for too much, is let go and hinders nobody. Leaves out: what is counted, TLS, and who may ask.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -52,8 +52,12 @@ class Metrics:
         return "".join(f"{one}\n" for one in lines)
 
 
-async def exposed(port: int | None, metrics: Metrics, service: Coroutine[Any, Any, T]) -> T:
-    """Run a service while its numbers can be had on that port; None: nowhere. Raises SettingsError for one in use."""
+async def exposed(
+    port: int | None, metrics: Metrics, service: Coroutine[Any, Any, T], look: Callable[[], None] = lambda: None
+) -> T:
+    """Run a service while its numbers can be had on that port; None: nowhere. `look` brings them up to date when they
+    are
+    asked for. Raises SettingsError for a port in use."""
     if port is None:
         return await service
 
@@ -61,6 +65,7 @@ async def exposed(port: int | None, metrics: Metrics, service: Coroutine[Any, An
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await reader.readuntil(b"\r\n\r\n")
+                look()
                 body = metrics.text().encode()
                 head = f"HTTP/1.1 200 OK\r\nContent-Type: {TYPE}\r\nContent-Length: {len(body)}\r\nConnection: close"
                 writer.write(f"{head}\r\n\r\n".encode() + body)

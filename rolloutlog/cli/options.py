@@ -26,6 +26,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print facts as JSON, one o
 DataDir = Annotated[
     Path | None, typer.Option("--data-dir", envvar="ROLLOUTLOG_DATA_DIR", help="Folder of the embedded broker.")
 ]
+MetricsPort = Annotated[
+    int | None, typer.Option("--metrics-port", min=1, max=65535, help="Numbers over HTTP, for Prometheus.")
+]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Print at most so many.")]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rolloutlog.cli.metrics_port import Metrics, exposed
-from rolloutlog.cli.options import AsJson, with_settings
+from rolloutlog.cli.options import AsJson, MetricsPort, with_settings
 from rolloutlog.cli.screen.output import line, note, number_of, print_json
 from rolloutlog.cli.screen.table import numbers_text
 from rolloutlog.cli.serving import serve
@@ -53,9 +53,7 @@ def run(
     latest: Annotated[
         bool, typer.Option("--latest", help="Begin at the end that the log has now; what is open there is dropped.")
     ] = False,
-    metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", min=1, max=65535, help="Numbers over HTTP, for Prometheus.")
-    ] = None,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model on whole groups, stale tokens masked, and publish its weights, step by step."""

@@ -19,7 +19,7 @@ from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import AnnotationRow, CancelRow, FinalRow, Row, SeedRow
 from rolloutlog.buffer.index.skip import Skip
-from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler
+from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler, DrawLack
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
 from rolloutlog.buffer.sources.draws import Lot, rank_in_lots
@@ -263,3 +263,23 @@ class TestBalance:
         assert f"skipped judge: {Skip.ONE_SIDED}" in told(log), "one right source is left"
         assert 2 in {seed.source.where.offset for seed in log.seeds if seed.source}, "a late reward is a side too"
         assert restored(log).numbers() == told(log)
+
+
+def test_why_nothing_is_drawn_is_told_by_the_bound_that_holds() -> None:
+    """No candidate, the ratio, or the derived part of open groups (design/buffer#empty)."""
+    own = Settings.model_validate({
+        "topics": {"partitions": 1},
+        "buffer": {"ratio": 2, "derivations": [{"name": "recheck", "derive": {"type": "recheck"}}]},
+        "trainer": {"batch_groups": 4, "max_open": 8},
+    })  # fmt: skip
+    schedule = Schedule(own)
+    sampler, fold = schedule.sampler, schedule.fold
+    assert sampler.lack(fold) is DrawLack.CANDIDATE
+    for number in range(6):
+        schedule.record((f"g-{number}", 0, 1), 1.0, group_size=1)
+    assert sampler.lack(fold) is None
+    fold.drawn = 99
+    assert sampler.lack(fold) is DrawLack.RATIO
+    fold.drawn = 0
+    sampler.trainer = own.trainer.model_copy(update={"max_open": 4, "overcommit": False})
+    assert sampler.lack(fold) is DrawLack.OPEN_GROUPS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import urllib.request
+from itertools import count
 
 import pytest
 
@@ -76,3 +77,13 @@ async def test_reports_of_steps_add_up_and_means_are_those_of_the_last() -> None
     assert (found["train_step", ""], found["train_groups_total", ""], found["train_reward", ""]) == (6, 2, 0.5)
     assert found["train_tokens_by_policy_total", "0:4"] == 8
     assert found["train_staleness_by_total", "0"] == found["train_staleness_by_total", "1"] == 2
+
+
+async def test_numbers_are_looked_at_when_they_are_asked_for() -> None:
+    metrics, port, looks = Metrics(), free_port(), count(1)
+
+    async def service() -> list[str]:
+        return [await asyncio.to_thread(get, port) for _ in range(2)]
+
+    texts = await exposed(port, metrics, service(), lambda: metrics.set("looks", next(looks)))
+    assert [text.splitlines()[-1] for text in texts] == ["rolloutlog_looks 1", "rolloutlog_looks 2"]

@@ -38,7 +38,7 @@ async def test_it_says_which_rule_emptied_it_and_recovers(
         try:
             await until(lambda: "4 as source-reward" in caplog.text, 60)
             await write(connection, groups(*"cd", reward=1.0))
-            await until(lambda: "there is something to derive seeds from" in caplog.text, 60)
+            await until(lambda: "seeds are derived" in caplog.text, 60)
         finally:
             stop.set()
             await service

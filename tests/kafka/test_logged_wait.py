@@ -32,3 +32,17 @@ def test_a_short_wait_says_nothing() -> None:
         waited(wait, 0.02)
         wait.over("a seed came")
     assert not said
+
+
+def test_a_wait_of_another_kind_is_said_at_once_and_alternating_ones_seldom() -> None:
+    said = list[str]()
+    wait = LoggedWait(said.append, after_s=0.2)
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        wait.goes_on("no room", kind="room")
+    wait.goes_on("no task", kind="task")
+    assert [line.rpartition(": ")[2] for line in said] == ["no room", "no task"]
+    for _ in range(10):
+        wait.goes_on("no room", kind="room")
+        wait.goes_on("no task", kind="task")
+    assert len(said) == 2

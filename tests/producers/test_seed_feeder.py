@@ -24,7 +24,9 @@ from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import connect, connection_of
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
-from rolloutlog.producers.feeding.seed_feeder import SeedFeeder, fresh_part
+from rolloutlog.producers.feeding import seed_feeder
+from rolloutlog.producers.feeding.fresh_room import FeedLack, FreshRoom, fresh_part
+from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
 from rolloutlog.producers.feeding.task_source import TaskSource, file_tasks
 from tests.producers.log import everything, until
 
@@ -77,6 +79,7 @@ async def test_no_more_groups_are_open_than_the_run_allows(settings: Settings) -
         first = await wait_for(run, 4)
         await asyncio.sleep(0.5)
         assert len(await seeds(run)) == 4
+        assert (feeder.lack, feeder.room) == (FeedLack.OPEN_GROUPS, FreshRoom(most=4, open=4, own_most=4, own_open=4))
         await end(run, first[:3])
         done = {seed.id for seed in first[:3]}
         while len(done) < 10:
@@ -110,6 +113,7 @@ async def test_two_feeders_have_each_its_share(settings: Settings) -> None:
         there = await wait_for(run, 2)
         await asyncio.sleep(0.5)
         assert {seed.env for seed in there} == {"sums"}
+        assert first.lack is FeedLack.OWN_SHARE
         feeding.append(asyncio.create_task(second.run()))
         assert Counter(seed.env for seed in await wait_for(run, 4)) == {"sums": 2, "words": 2}
         await end(run, there)
@@ -117,6 +121,30 @@ async def test_two_feeders_have_each_its_share(settings: Settings) -> None:
         first.stop()
         second.stop()
         await asyncio.gather(*feeding)
+
+
+@pytest.mark.anyio
+async def test_why_nothing_is_fed_is_a_line_and_so_is_a_change_of_it(
+    settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the level that is shown by default (design/live-loop#feeder)."""
+    monkeypatch.setattr(seed_feeder, "IDLE_S", 0.3)
+    run = await begin(settings)
+    async with SeedFeeder(run, source(4), epochs=1, share=0.5) as feeder:
+        feeding = asyncio.create_task(feeder.run())
+        first = await wait_for(run, 2)
+        await until(lambda: _is_said(caplog, "2 of 4 fresh groups are open, 2 of 2 of this feeder"))
+        await end(run, first)
+        rest = (await wait_for(run, 4))[2:]
+        await end(run, rest[:1])
+        await until(lambda: _is_said(caplog, "the data has ended; 1 of its groups haven't"))
+        await end(run, rest[1:])
+        assert await feeding == 4
+        assert feeder.lack is FeedLack.NO_TASK
+
+
+async def _is_said(caplog: pytest.LogCaptureFixture, line: str) -> bool:
+    return any(line in record.getMessage() for record in caplog.records if record.levelname == "WARNING")
 
 
 @pytest.mark.anyio
@@ -184,7 +212,7 @@ async def test_a_source_without_tasks_is_refused(settings: Settings) -> None:
 FEED = """
 import asyncio, sys
 from rolloutlog.contract.settings import Settings
-from rolloutlog.producers.feeding.seed_feeder import SeedFeeder, fresh_part
+from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
 from rolloutlog.producers.feeding.task_source import TaskSource
 
 async def main():

@@ -1,6 +1,8 @@
-"""A wait that is logged: a line when it begins, one a minute, and one when it is over (design/exactly-once#waiting).
+"""A wait that is logged: a line when it begins, one a minute or when it is of another kind, and one when it is over
+(design/exactly-once#waiting).
 
-Guarantees: a short wait, below `after_s`, says nothing. Leaves out: waiting, and for how long.
+Guarantees: a short wait, below `after_s`, says nothing, and kinds that alternate more often than that say no more than
+one that lasts. Leaves out: waiting, and for how long.
 """
 
 from __future__ import annotations
@@ -21,17 +23,21 @@ class LoggedWait:
     every_s: float = EVERY_S
     _since: float | None = None
     _logged: float | None = None
+    _kind: str | None = None
 
-    def goes_on(self, why: str) -> None:
-        """It begins, or lasts."""
+    def goes_on(self, why: str, kind: str | None = None) -> None:
+        """It begins, or lasts; `kind` is what it waits for, in a word."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
         lasted = now - self._since
         if self._logged is None and lasted >= self.after_s:
             self._log_at(f"waiting: {why}", now)
-        elif self._logged is not None and now - self._logged >= self.every_s:
+        elif self._logged is not None and now - self._logged >= (self.every_s if kind == self._kind else self.after_s):
             self._log_at(f"still waiting after {lasted:.0f} s: {why}", now)
+        else:
+            return
+        self._kind = kind
 
     def over(self, how: str) -> None:
         """What was waited for is there; logged only where the wait was."""
