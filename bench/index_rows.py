@@ -59,11 +59,11 @@ def restore(values: Sequence[bytes], settings: BufferSettings | None = None) -> 
     return fold
 
 
-def _bytes_kept() -> float:
-    """Memory of groups that ended, a record of theirs; their sources were evicted."""
-    values = [encode(each) for each in rows_of_a_run()]
+def _bytes_kept(rows: Iterable[Row], settings: BufferSettings) -> float:
+    """Memory of a record of theirs."""
+    values = [encode(each) for each in rows]
     tracemalloc.start()
-    fold = restore(values, BufferSettings(capacity=1))
+    fold = restore(values, settings)
     fold.groups.settle()
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -91,7 +91,10 @@ def measure() -> Iterable[Figure]:
         )
     whole = microseconds({"restore": lambda: restore(run)}, rounds=30)["restore"]
     yield Figure(bench=NAME, name="restore", value=1e6 * len(run) / whole, unit="rows/s")
-    yield Figure(bench=NAME, name="an ended group", value=_bytes_kept(), unit="bytes a record")
+    rows, evicted = rows_of_a_run(), BufferSettings(capacity=1)
+    opened = [each for each in rows if isinstance(each, RolloutRow)]
+    for name, some, settings in (("an ended group", rows, evicted), ("an open group", opened, BufferSettings())):
+        yield Figure(bench=NAME, name=name, value=_bytes_kept(some, settings), unit="bytes a record")
     yield Figure(
         bench=NAME, name="a row", value=len(value), unit="bytes", ratio=len(plain) / len(value), against="JSON"
     )

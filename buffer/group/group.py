@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from rolloutlog.buffer.group.member import Annotations, Member, MemberStatus, Record
+from rolloutlog.buffer.group.member import Annotations, Member, MemberStatus, Record, Said
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.events.validation import Rejected
 from rolloutlog.contract.record.slot import Slot
-from rolloutlog.contract.vocabulary import RejectReason, RunKind, Status
+from rolloutlog.contract.vocabulary import RejectReason, RunKind
 
 
 class Disposition(StrEnum):
@@ -97,17 +97,18 @@ class Group:
         if self.shape is not None:
             self.shape.check(shape)
         member = self.members.get(index) or Member()
-        said = (record.digest, record.status)
-        if (known := member.seen.get(record.attempt)) is not None:
-            return _same(known, said, record.attempt)
+        if (known := member.said(record.attempt)) is not None:
+            return _same(known, record.said, record.attempt)
         self.shape, self.members[index] = shape, member
-        member.seen[record.attempt] = said
+        stands = record.attempt >= member.attempt
+        if stands:
+            member.stand(record)
+        else:
+            member.pass_over(record.attempt, record.said)
         if member.notes:
-            member.notes = {attempt: notes for attempt, notes in member.notes.items() if attempt >= max(member.seen)}
-        if record.attempt < member.attempt:
-            return Disposition.SUPERSEDED
-        member.record = record
-        return Disposition.TAKEN
+            kept = {attempt: notes for attempt, notes in member.notes.items() if attempt >= member.newest}
+            member.notes = kept or None
+        return Disposition.TAKEN if stands else Disposition.SUPERSEDED
 
     def reject(self, shape: Shape, index: int, attempt: int) -> bool:
         """Fold a record whose value is bad (`Rejected.resolves`); True if its slot ends as failed(rejected) by it
@@ -123,9 +124,9 @@ class Group:
         """A good record that was taken on the word of its headers is none: as if it had never come. Only for the first
         record of its member, and while all others agree with it on the shape."""
         member = self.member(index)
-        del member.seen[attempt]
-        member.record = None
-        if not any(other.seen for other in self.members.values()):
+        if member.record is not None and member.record.attempt == attempt:
+            member.record = None
+        if not any(other.newest for other in self.members.values()):
             self.shape = None
 
     def spoil(self, index: int, attempt: int) -> None:
@@ -138,8 +139,9 @@ class Group:
         """Fold late facts about an attempt: the newest wins per key. Raises Rejected(group-size)."""
         self._check_size(size)
         member = self.member(index)
-        if member.seen and attempt < max(member.seen):
+        if attempt < member.newest:
             return Disposition.SUPERSEDED
+        member.notes = {} if member.notes is None else member.notes
         notes = member.notes.setdefault(attempt, Annotations())
         if event_id in notes.ids:
             return Disposition.DUPLICATE
@@ -246,7 +248,7 @@ class Group:
         return self.size > 0 and not self.open_members
 
 
-def _same(known: tuple[str, Status], said: tuple[str, Status], attempt: int) -> Disposition:
+def _same(known: Said, said: Said, attempt: int) -> Disposition:
     """The same attempt again: equal is harmless, anything else is a conflict and the first one stands."""
     if known == said:
         return Disposition.DUPLICATE

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.policies import Policy
@@ -33,20 +35,55 @@ class MemberStatus(StrEnum):
 _ENDED = {status: MemberStatus(status) for status in Status}
 
 
-class Record(NamedTuple):
+Said = tuple[str, Status]
+"""Digest and status of a record."""
+
+
+class Record(Struct, frozen=True, gc=False, array_like=True):
     """One good record of a member. `digest` is hex, `timestamp` milliseconds since 1970; `reward` None: pending.
 
-    `sampled` counts its sampled tokens.
+    `sampled` counts its sampled tokens. What its handle says lies here by itself: open groups hold many records.
     """
 
     attempt: int
     status: Status
-    handle: Handle
+    partition: int
+    place: int
+    size: int
+    namespace: str
     digest: str
     timestamp: int = 0
     reward: float | None = None
     oldest_policy: Policy | None = None
     sampled: int = 0
+
+    @classmethod
+    def at(
+        cls,
+        handle: Handle,
+        attempt: int,
+        status: Status,
+        digest: str,
+        timestamp: int = 0,
+        reward: float | None = None,
+        oldest_policy: Policy | None = None,
+        sampled: int = 0,
+    ) -> Record:
+        """The record that lies there."""
+        partition, _, size, namespace = handle
+        return cls(
+            attempt, status, partition, handle.place, size, namespace, digest, timestamp, reward, oldest_policy, sampled
+        )
+
+    @property
+    def handle(self) -> Handle:
+        """Where it lies."""
+        return Handle.at(self.partition, self.place, self.size, self.namespace)
+
+    @property
+    def said(self) -> Said:
+        """By which an equal record is known."""
+        return self.digest, self.status
 
 
 @dataclass(slots=True)
@@ -57,23 +94,50 @@ class Annotations:
     ids: set[str] = field(default_factory=set[str])
 
 
-@dataclass(slots=True)
-class Member:
-    """A slot of the group. `seen` has digest and status of the first good record of each attempt; `record` stands."""
+class Member(Struct, gc=False, array_like=True):
+    """A slot of the group. `record` stands; `others` has what the first good record of each other attempt said, and
+    `notes` the annotations by attempt: None where there are none, as in most members."""
 
     record: Record | None = None
-    seen: dict[int, tuple[str, Status]] = field(default_factory=dict)
+    others: dict[int, Said] | None = None
     rejected: int = NEVER
     spoiled: int = NEVER
     expired: int = NEVER
     asked: int = NEVER
     cancelled: bool = False
-    notes: dict[int, Annotations] = field(default_factory=dict)
+    notes: dict[int, Annotations] | None = None
+
+    @property
+    def seen(self) -> dict[int, Said]:
+        """What the first good record of each attempt said."""
+        return (self.others or {}) | ({} if self.record is None else {self.record.attempt: self.record.said})
+
+    def said(self, attempt: int) -> Said | None:
+        """What the first good record of an attempt said."""
+        if self.record is not None and self.record.attempt == attempt:
+            return self.record.said
+        return None if self.others is None else self.others.get(attempt)
+
+    def stand(self, record: Record) -> None:
+        """That record stands now, in the place of the one that did."""
+        if self.record is not None:
+            self.pass_over(self.record.attempt, self.record.said)
+        self.record = record
+
+    def pass_over(self, attempt: int, said: Said) -> None:
+        """A good record of that attempt is on the log, and doesn't stand."""
+        self.others = (self.others or {}) | {attempt: said}
+
+    @property
+    def newest(self) -> int:
+        """Highest attempt of which a good record is on the log."""
+        own = NEVER if self.record is None else self.record.attempt
+        return own if self.others is None else max(own, *self.others)
 
     @property
     def attempt(self) -> int:
         """Highest attempt that is on the log, good or bad."""
-        return max(self.rejected, *self.seen) if self.seen else self.rejected
+        return max(self.rejected, self.newest)
 
     @property
     def highest(self) -> int:
@@ -105,8 +169,12 @@ class Member:
     @property
     def facts(self) -> Mapping[str, Any]:
         """Annotations of the standing attempt, newest per key."""
-        notes = self.notes.get(self.record.attempt) if self.record else None
+        notes = self.notes_of(self.record.attempt) if self.record else None
         return notes.facts if notes else {}
+
+    def notes_of(self, attempt: int) -> Annotations | None:
+        """Annotations of an attempt, if there are any."""
+        return None if self.notes is None else self.notes.get(attempt)
 
     @property
     def reward(self) -> float | None:

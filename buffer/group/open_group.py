@@ -109,7 +109,7 @@ class OpenGroup:
     seed_offset: int | None = None
     seeds: dict[str, Emitted] = field(default_factory=dict[str, Emitted])
     takes: dict[str, LeaseHolder] = field(default_factory=dict[str, LeaseHolder])
-    cancelled_seeds: set[str] = field(default_factory=set[str])
+    cancelled_seeds: frozenset[str] = frozenset()
     refused: bool = False
     settled_at: int | None = None
     counted: bool = False
@@ -163,7 +163,7 @@ class OpenGroup:
         """Fold `seed.cancelled`."""
         if seed in self.cancelled_seeds:
             return Disposition.DUPLICATE
-        self.cancelled_seeds.add(seed)
+        self.cancelled_seeds |= {seed}
         return Disposition.TAKEN
 
     def asked_by(self, seed: str) -> list[Ask]:

@@ -23,5 +23,5 @@ def settled(row: RolloutRow, entry: OpenGroup | ClosedGroup | None) -> RolloutRo
         return row
     if row.attempt < member.attempt:
         return replace(row, dead=True)
-    notes = member.notes.get(row.attempt)
+    notes = member.notes_of(row.attempt)
     return row if notes is None else replace(row, reward=notes.facts.get("reward", row.reward))

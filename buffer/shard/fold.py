@@ -43,7 +43,7 @@ from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
-from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.vocabulary import RejectReason, Status
 from rolloutlog.contract.wire.rejection import Rejected
 
 
@@ -150,23 +150,13 @@ class Fold:
 
     def _rollout(self, row: RolloutRow, entry: OpenGroup | ClosedGroup) -> Disposition:
         group = _membership(entry)
-        record = Record(
-            row.attempt,
-            row.status,
-            row.handle(self.partition),
-            row.digest,
-            row.timestamp,
-            row.reward,
-            row.oldest,
-            row.sampled,
-        )
-        disposition = group.admit(shape_of(row), row.member, record)
+        disposition = group.admit(shape_of(row), row.member, _record_of(row, self.partition))
         if disposition is Disposition.DUPLICATE:
             return disposition
         if entry.kin.recorded is None:
             entry.kin.learn(row)
         member = group.members[row.member]
-        if len(member.seen) > 1:
+        if member.others:
             self.pool.supersede(row.group, row.member, row.attempt)
         self._add_source(row, member, dead=disposition is Disposition.SUPERSEDED)
         return disposition
@@ -192,7 +182,7 @@ class Fold:
 
     def _add_source(self, row: RolloutRow, member: Member | None, *, dead: bool) -> None:
         """Take the places of a record's candidates; None where it isn't the member's."""
-        notes = None if member is None or not member.notes else member.notes.get(row.attempt)
+        notes = None if member is None else member.notes_of(row.attempt)
         if notes is None:
             self.pool.add(row, self.census.skipped, heeded=member is not None, dead=dead)
             return
@@ -407,6 +397,22 @@ def _of_forgotten(row: GroupRow) -> Disposition:
     """It changes nothing, and has a row where it would count at a cut below the group's end (design/buffer#offline)."""
     counts = isinstance(row, AnnotationRow) and row.says_reward
     return Disposition.TAKEN if counts else Disposition.DUPLICATE
+
+
+def _record_of(row: RolloutRow, partition: int) -> Record:
+    """What its group keeps of a record: nobody goes on with a completed one, or asks for its size and tokens."""
+    goes_on = row.status is Status.ABORTED
+    return Record(
+        row.attempt,
+        row.status,
+        partition,
+        row.offset,
+        row.size if goes_on else 0,
+        row.namespace,
+        row.digest,
+        reward=row.reward,
+        sampled=row.sampled if goes_on else 0,
+    )
 
 
 def _of_open(opened: OpenGroup, row: TakeRow | SeedCancelRow | ExpiryRow) -> Disposition:

@@ -64,7 +64,7 @@ class GroupAccount:
         """A group of which records lie below a seal."""
         members: dict[int, Member] = {}
         for said in before:
-            members.setdefault(said.member, Member()).seen[said.attempt] = said.digest, said.status
+            members.setdefault(said.member, Member()).pass_over(said.attempt, (said.digest, said.status))
         return cls(partition, Group(group, shape, members=members), before=before)
 
     def admit(self, shape: Shape, record: Record, member: int) -> AccountedRecord:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from rolloutlog.buffer.group.ended_ids import EndedIds
 from rolloutlog.buffer.group.group import Group, Shape
 from rolloutlog.buffer.group.member import Record
@@ -157,7 +159,7 @@ class PartitionLedger:
 
     def _fold_good(self, event: Event, slot: Slot, kind: EventType) -> None:
         record = record_of(event, slot, kind)
-        record = record._replace(digest=record.digest[:DIGEST])
+        record = replace(record, digest=record.digest[:DIGEST])
         said = Said(slot.member, slot.attempt, record.digest, record.status)
         self._there.add(event.offset)
         account = None if slot.kind is RunKind.EVAL else self._account(slot.group)
@@ -278,4 +280,4 @@ def record_of(event: Event, slot: Slot, kind: EventType) -> Record:
     """A data record as its group folds it; its digest as the header says it, else of the value (design/log#events)."""
     said = event.headers.raw.get(Headers.digest.name)
     digest = digest_of(event.value or b"") if said is None else said.decode("utf-8", "replace")
-    return Record(slot.attempt, STATUS_OF[kind], event.handle, digest)
+    return Record.at(event.handle, slot.attempt, STATUS_OF[kind], digest)

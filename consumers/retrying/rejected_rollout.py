@@ -47,7 +47,7 @@ def sound_now(
     if not isinstance(row, RolloutRow):
         return None
     said = event.headers.digest or digest_of(event.value or b"")  # as the audit reads it
-    return SoundNow(letter, Slot.of(event.headers), Record(row.attempt, row.status, event.handle, said))
+    return SoundNow(letter, Slot.of(event.headers), Record.at(event.handle, row.attempt, row.status, said))
 
 
 @dataclass(slots=True)

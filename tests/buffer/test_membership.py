@@ -29,7 +29,7 @@ def slot(member: int = 0, attempt: int = 1, **facts: Any) -> Slot:
 def record(
     attempt: int = 1, status: Status = Status.COMPLETED, offset: int = 0, reward: float | None = 1.0, digest: str = "d"
 ) -> Record:
-    return Record(attempt, status, Handle(0, offset, 10), f"{digest}{attempt}", reward=reward)
+    return Record.at(Handle(0, offset, 10), attempt, status, f"{digest}{attempt}", reward=reward)
 
 
 def group_of(*members: int) -> Group:

@@ -250,7 +250,7 @@ def test_the_command_says_what_became_of_each_and_ends_with_1_where_one_fails(
 def sound(member: int = 0, attempt: int = 1, digest: str = "d", size: int = 2) -> SoundNow:
     letter = Letter(EventType.RECORD_REJECTED, "rollouts/0/5", "shape", "", Topic.ROLLOUTS, Handle(0, 5))
     slot = Slot(group="g", group_size=size, member=member, attempt=attempt, origin_seed="s", origin_offset=0)
-    return SoundNow(letter, slot, Record(attempt, Status.COMPLETED, Handle(0, 5), digest))
+    return SoundNow(letter, slot, Record.at(Handle(0, 5), attempt, Status.COMPLETED, digest))
 
 
 @pytest.mark.pure

@@ -60,5 +60,5 @@ def announced(event: Event, partitions: int) -> Announced | None:
         return None
     if headers.content_type == CLAIM:
         return None
-    record = Record(slot.attempt, Status.COMPLETED, event.handle, digest, event.timestamp, reward, oldest)
+    record = Record.at(event.handle, slot.attempt, Status.COMPLETED, digest, event.timestamp, reward, oldest)
     return Announced(slot, record, oldest, newest, tokens, event)

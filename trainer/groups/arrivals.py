@@ -94,8 +94,8 @@ def _surely(fact: Announced, event: Event, one: Trajectory, is_line: bool) -> Ar
     if one.reward != fact.record.reward or not _agrees(fact, event.headers.raw, one, is_line):
         return None
     rollout, size = Rollout(fact.slot, one), one.response_tokens
-    record = Record(
-        fact.slot.attempt, Status.COMPLETED, event.handle, fact.record.digest, event.timestamp, one.reward, fact.oldest,
+    record = Record.at(
+        event.handle, fact.slot.attempt, Status.COMPLETED, fact.record.digest, event.timestamp, one.reward, fact.oldest,
         sampled=size,
     )  # fmt: skip
     return Arrived(rollout, record, Payload(fact.slot, body))

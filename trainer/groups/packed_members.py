@@ -61,5 +61,5 @@ class PackedMembers:
         ):
             slot = self.slot.of_member(member, attempt)
             handle, oldest = Handle(partition, offset, size), Policy(a, b)
-            record = Record(attempt, Status.COMPLETED, handle, digest.hex(), timestamp, reward, oldest)
+            record = Record.at(handle, attempt, Status.COMPLETED, digest.hex(), timestamp, reward, oldest)
             yield Announced(slot, record, oldest, Policy(c, d), tokens, None)

@@ -142,7 +142,7 @@ class PendingGroup:
         if self._packed is not None:
             return not self._sets.complete >> slot.member & 1 and self._packed.agrees_on(slot)
         member = self.group.members.get(slot.member)
-        fresh = member is None or not (member.seen or member.notes or member.rejected >= slot.attempt)
+        fresh = member is None or not (member.newest or member.notes or member.rejected >= slot.attempt)
         return fresh and self.group.shape in (None, Shape.of(slot))
 
     def announce(self, fact: Announced, *, keep: bool) -> None:
