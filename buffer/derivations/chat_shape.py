@@ -13,14 +13,21 @@ from typing import Any, cast
 from rolloutlog.contract.record.trajectory import Trajectory
 
 Json = dict[str, Any]
+_PLAIN = {"role", "content"}
 
 
 def check_chat(trajectory: Trajectory) -> None:
     """Messages and edges of a checked trajectory. Raises ValueError."""
     for index, node in enumerate(cast("list[Json]", trajectory.record["nodes"])):
-        said = next(_problems(node), None)
+        said = None if _is_plain(node) else next(_problems(node), None)
         if said is not None:
             raise ValueError(f"node {index}: {said}")
+
+
+def _is_plain(node: Json) -> bool:
+    """True for a message of text alone, as most are."""
+    message = cast("Json", node.get("message") or {})
+    return "semantic_parents" not in node and message.keys() <= _PLAIN and isinstance(message.get("content"), str)
 
 
 def _problems(node: Json) -> Iterator[str]:

@@ -49,7 +49,7 @@ class Continue(DerivationSection):
         talk = Conversation.of(trajectory)
         if not talk.has_messages:
             return []
-        found = [(kind, node) for kind in AnchorKind for node in FINDERS[kind](talk)]
+        found = [(kind, node) for kind, find in FINDERS.items() for node in find(talk)]
         tokens = talk.context_tokens if found else []
         return [AnchorPoint(kind, node, tokens[node]) for kind, node in found]
 

@@ -102,6 +102,8 @@ def restarts(talk: Conversation) -> list[int]:
     branches = talk.branches
     if talk.declared is not None and (compacted := talk.declared.compactions) is not None:
         return compacted
+    if len(branches) < 2:
+        return []
     launch, seen, found = talk.launch_context, set[int](), list[int]()
     for path in branches:
         first = talk.first_sampled(path)

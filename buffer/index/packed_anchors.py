@@ -19,6 +19,8 @@ from rolloutlog.contract.vocabulary import WORD
 _Kind = Annotated[str, Meta(pattern=WORD)]
 _Places = dict[_Kind, list[Annotated[int, Meta(ge=0, le=2**31 - 1)]]]
 """Of each kind node and tokens, again and again."""
+NUMBERS = 2
+"""Of one place."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Places)
 
@@ -49,5 +51,5 @@ def unpack(packed: bytes) -> list[AnchorPoint]:
 
 def check_packed(packed: bytes) -> None:
     """Refuse what no shard packs. Raises ValueError."""
-    if packed and any(len(numbers) % 2 or not numbers for numbers in places_of(packed).values()):
+    if packed and any(len(numbers) % NUMBERS or not numbers for numbers in places_of(packed).values()):
         raise ValueError("an anchor of a row without its tokens")

@@ -28,7 +28,7 @@ from rolloutlog.buffer.index.rows import (
     TakeRow,
 )
 from rolloutlog.buffer.sources.eligibility import eligibility_of
-from rolloutlog.contract.events.body import Resolved, body_of
+from rolloutlog.contract.events.body import Resolved
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.group_events import MemberExpired, read_group_event
 from rolloutlog.contract.events.rollouts import (
@@ -38,10 +38,9 @@ from rolloutlog.contract.events.rollouts import (
     read_seed_cancelled,
     read_taken,
 )
-from rolloutlog.contract.events.validation import read_headers, read_rollout
+from rolloutlog.contract.events.validation import read_facts, read_headers
 from rolloutlog.contract.handles import BEFORE
-from rolloutlog.contract.ids import cancelled_id, digest_of, id_of, rollout_id, taken_id
-from rolloutlog.contract.record.graph import leaf_count
+from rolloutlog.contract.ids import cancelled_id, id_of, rollout_id, taken_id
 from rolloutlog.contract.record.provenance import STATUS_OF
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.vocabulary import EventType, RejectReason, Status
@@ -131,11 +130,9 @@ def rejected_row(event: Event, rejected: Rejected) -> RolloutRow | None:
 
 
 def _rollout(event: Event, body: Resolved | None, types: Iterable[AnchorType]) -> Found:
-    body = body_of(event, body)
-    rollout = read_rollout(event, body)
+    rollout, facts = read_facts(event, body)
     slot, trajectory = rollout.slot, rollout.trajectory
     fit = eligibility_of(rollout, types)
-    oldest, newest = trajectory.policy_span or (None, None)
     row = RolloutRow(
         offset=event.offset,
         size=event.handle.size,
@@ -147,13 +144,13 @@ def _rollout(event: Event, body: Resolved | None, types: Iterable[AnchorType]) -
         attempt=slot.attempt,
         status=rollout.status,
         kind=slot.kind,
-        sha256=bytes.fromhex(event.headers.digest or digest_of(body.value)),
+        sha256=bytes.fromhex(facts["digest"]),
         reward=trajectory.reward,
-        tokens=len(trajectory.token_ids),
+        tokens=facts["tokens"],
         sampled=trajectory.response_tokens,
-        turns=sum(trajectory.sampled_nodes),
-        oldest=oldest,
-        newest=newest,
+        turns=facts["turns"],
+        oldest=facts["oldest_policy"],
+        newest=facts["newest_policy"],
         origin=slot.origin_seed,
         origin_offset=slot.origin_offset,
         source=slot.trace,
@@ -165,7 +162,7 @@ def _rollout(event: Event, body: Resolved | None, types: Iterable[AnchorType]) -
         unfit=fit.unfit or "",
         packed=fit.packed,
         step=event.headers.step if event.headers.step is not None else slot.dispatch_step,
-        branches=leaf_count(trajectory.parents),
+        branches=facts["branches"],
         faulty=tuple(sorted(filter(None, fit.faults))),
         snapshots=fit.snapshots,
         replay_env=_names_replay_env(slot, trajectory.record),

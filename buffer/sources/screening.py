@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint, Balanced, right_of
-from rolloutlog.buffer.index.packed_anchors import places_of
+from rolloutlog.buffer.index.packed_anchors import NUMBERS, places_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.candidates import Candidate
@@ -34,12 +34,15 @@ Key = tuple[str, Skip]
 @dataclass(slots=True, frozen=True)
 class _Kind:
     """Records that share all facts by which a derivation takes them or not. `offers` are what was found in them by the
-    counts, and `by_anchors` by the kinds of their anchors, with the skips, where nothing else decides."""
+    counts, and `by_anchors` by the kinds of their anchors and whether it is one of each, with the skips, where nothing
+    else decides."""
 
     like: RolloutRow
     skips: tuple[Skip | None, ...]
     offers: dict[tuple[int, ...], Offer] = field(default_factory=dict[tuple[int, ...], Offer])
-    by_anchors: dict[tuple[str, ...], _Screened] = field(default_factory=dict[tuple[str, ...], "_Screened"])
+    by_anchors: dict[tuple[tuple[str, ...], bool], _Screened] = field(
+        default_factory=dict[tuple[tuple[str, ...], bool], "_Screened"]
+    )
 
 
 @dataclass(slots=True, frozen=True)
@@ -95,15 +98,15 @@ class Screening:
         return screened.offer
 
     def _screened(self, kind: _Kind, places: Mapping[str, Sequence[int]], snapshots: Sequence[int] | None) -> _Screened:
-        names = tuple(places)
-        if snapshots is None and (known := kind.by_anchors.get(names)) is not None:
+        names, lone = tuple(places), all(len(at) == NUMBERS for at in places.values())
+        if snapshots is None and (known := kind.by_anchors.get((names, lone))) is not None:
             return known
         found = self._look(kind, places, snapshots)
         asked = [rule for rule, skip in zip(self._rules, kind.skips, strict=True) if skip is None]
-        if snapshots is None and all(rule.counts_by_kinds(names) for rule in asked):
+        if snapshots is None and all(rule.counts_by_kinds(names, lone=lone) for rule in asked):
             if len(kind.by_anchors) >= MOST_KINDS:
                 kind.by_anchors.clear()
-            kind.by_anchors[names] = found
+            kind.by_anchors[names, lone] = found
         return found
 
     def _look(self, kind: _Kind, places: Mapping[str, Sequence[int]], snapshots: Sequence[int] | None) -> _Screened:

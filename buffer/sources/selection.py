@@ -27,7 +27,7 @@ def unfit(rollout: Rollout) -> Skip | None:
         (bool(trajectory.record.get("errors")), Skip.ERRORED),
         (rollout.status is not Status.COMPLETED, Skip.UNFINISHED),
         (not any(trajectory.sampled_nodes), Skip.UNSAMPLED),
-        (any(message is None for message in trajectory.messages), Skip.NO_MESSAGES),
+        (None in trajectory.messages, Skip.NO_MESSAGES),
     )
     return next((skip for found, skip in checks if found), None)
 

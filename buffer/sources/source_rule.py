@@ -31,12 +31,11 @@ class SourceRule:
         self._most_anchors, self._needs_environment = facts_of(settings)
         self._taken: dict[str, bool] = {}
 
-    def counts_by_kinds(self, kinds: Iterable[str]) -> bool:
+    def counts_by_kinds(self, kinds: Iterable[str], *, lone: bool) -> bool:
         """True where that a record has anchors of these kinds, at which it was asked before, says all that `count`
-        needs of one without snapshots."""
-        if self._most_anchors == 1 and self._most_tokens is None:
-            return True
-        return not any(self._taken.get(kind, True) for kind in kinds)
+        needs of one without snapshots; `lone`: it has one of each."""
+        taken = sum(self._taken.get(kind, True) for kind in kinds)
+        return not taken or (self._most_tokens is None and (self._most_anchors == 1 or (lone and taken == 1)))
 
     def points(self, places: Places, snapshots: Sequence[int] | None) -> list[AnchorPoint] | Skip:
         """Where it may resume, or why nowhere."""

@@ -24,7 +24,8 @@ def row_at(offset: int) -> RolloutRow:
     return RolloutRow(
         offset=1_000_000 + offset, size=17_000 + offset, timestamp=1_790_000_000_000 + offset, needed=SIZE,
         group=id_of("group", offset // SIZE), group_size=SIZE, member=offset % SIZE, attempt=1, env="sums",
-        status=Status.COMPLETED, sha256=sha256(b"%d" % offset).digest(), reward=offset % 4 / 4, tokens=1_520, sampled=1_300,
+        status=Status.COMPLETED, sha256=sha256(b"%d" % offset).digest(), reward=offset % 4 / 4, tokens=1_520,
+        sampled=1_300,
         oldest=Policy(0, 400 + offset), newest=Policy(0, 401 + offset), origin=id_of("seed", offset // SIZE),
         origin_offset=offset // SIZE, packed=pack([AnchorPoint(AnchorKind.TOOL_CALL, 3, 500)]),
     )  # fmt: skip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.record.rollout import Rollout

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from msgspec import Struct
 
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import annotation_id, cancelled_id, digest_of, taken_id
@@ -29,8 +30,7 @@ from rolloutlog.contract.wire.json_text import write
 SCHEMA: dict[EventType, int] = dict.fromkeys(EventType, 1) | dict.fromkeys(TOPICS[Topic.ROLLOUT_INDEX].types, 2)
 
 
-@dataclass(slots=True, frozen=True)
-class Event:
+class Event(Struct, frozen=True, gc=False):
     """One record read from the log. `timestamp` is milliseconds since 1970; `key` and `value` are as they came."""
 
     topic: Topic
@@ -89,18 +89,26 @@ def outgoing(
 
     `now` in milliseconds since 1970. Raises HeaderError for a header that would be read as something else.
     """
-    attributes: dict[str, Any] = {
-        "spec_version": SPEC_VERSION,
-        "id": event_id,
-        "type": event_type,
-        "source": source,
-        "subject": subject,
-        "time": time_text(now),
-        "content_type": content_type,
-        "schema_version": SCHEMA[event_type],
-        **(headers or {}),
-    }
-    return Outgoing(topic, key.encode(), [*Headers.encode(attributes), *encoded], value, partition, now)
+    kind, form = _shared_attributes(event_type, source, now, content_type)
+    own = [_VERSION, (Headers.id.name, Headers.id.write(event_id)), *kind]
+    if subject is not None:
+        own.append((Headers.subject.name, Headers.subject.write(subject)))
+    own += form
+    if headers:
+        own += Headers.encode(headers)
+    return Outgoing(topic, key.encode(), [*own, *encoded], value, partition, now)
+
+
+_VERSION = (Headers.spec_version.name, SPEC_VERSION.encode())
+Encoded = list[tuple[str, bytes]]
+
+
+@lru_cache(64)
+def _shared_attributes(event_type: EventType, source: str, now: int, content_type: str) -> tuple[Encoded, Encoded]:
+    """Those that stand before the subject and those behind it, made once for many events."""
+    kind = Headers.encode({"type": event_type, "source": source})
+    form = {"time": time_text(now), "content_type": content_type, "schema_version": SCHEMA[event_type]}
+    return kind, Headers.encode(form)
 
 
 def rollout_event(rollout: Rollout, *, source: str, now: int, body: bytes | None = None) -> Outgoing:

@@ -9,6 +9,7 @@ trainer's test alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -103,6 +104,14 @@ def read_rollout(event: Event, body: Resolved | None = None) -> Rollout:
 
     Raises Rejected.
     """
+    return read_facts(event, body)[0]
+
+
+def read_facts(event: Event, body: Resolved | None = None) -> tuple[Rollout, Mapping[str, Any]]:
+    """A sound rollout as `read_rollout` reads it, and what its headers say or might have said of it (`provenance`).
+
+    Raises Rejected.
+    """
     body, headers = body_of(event, body), event.headers
     digest = digest_of(body.value)
     slot = Slot.of(headers)
@@ -112,9 +121,10 @@ def read_rollout(event: Event, body: Resolved | None = None) -> Rollout:
     status = STATUS_OF.get(cast("EventType", headers.type))
     if status is None:
         raise Rejected(RejectReason.TYPE_UNKNOWN, f"type {headers.type!r} isn't one of a rollout's record")
-    if said := disagreement(headers, derived(slot, status, trajectory, digest)):
+    facts = derived(slot, status, trajectory, digest)
+    if said := disagreement(headers, facts):
         raise Rejected(RejectReason.INCONSISTENT, said)
-    return Rollout(slot, trajectory, status)
+    return Rollout(slot, trajectory, status), facts
 
 
 def check_digest(headers: Headers, digest: str) -> None:

@@ -134,15 +134,16 @@ FACTS: dict[str, Fact] = {
 
 _GRAINS = (None, *Grain)
 _REWARDS = ("reward", "source_reward")
+_KINDS = {name: kind for name, (kind, _) in FACTS.items() if name not in _REWARDS}
 
 
 def _bad_fact(record: dict[str, Any]) -> str | None:
     for name in _REWARDS:
         if not is_reward(record.get(name)):
             return f"`{name}` is {REWARD}"
-    for name, (kind, _) in FACTS.items():
-        if name not in _REWARDS and record.get(name) is not None and not isinstance(record[name], kind):
-            return f"`{name}` isn't a {kind.__name__}"
+    for name, said in record.items():
+        if said is not None and name in _KINDS and not isinstance(said, _KINDS[name]):
+            return f"`{name}` isn't a {_KINDS[name].__name__}"
     if record.get("source_step") is not None and not is_natural(record["source_step"]):
         return "`source_step` isn't a natural number"
     for agent in cast("list[Any]", record.get("agents") or ()):

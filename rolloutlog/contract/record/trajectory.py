@@ -43,7 +43,20 @@ class Column(NamedTuple):
 class Trajectory:
     """One attempt: token_ids i32 [T], logprobs f32 [S], mask u8 [T], segments i32 [G, 3], nodes i32 [N, 5]."""
 
-    __slots__ = ("_record", "columns", "logprobs", "mask", "memo", "nodes", "record_text", "segments", "token_ids")
+    __slots__ = (
+        "_messages",
+        "_parents",
+        "_record",
+        "_sampled",
+        "columns",
+        "logprobs",
+        "mask",
+        "memo",
+        "nodes",
+        "record_text",
+        "segments",
+        "token_ids",
+    )
 
     def __init__(
         self,
@@ -63,6 +76,9 @@ class Trajectory:
         self.segments, self.nodes = segments, nodes
         self.columns: dict[str, Column] = {} if columns is None else dict(columns)
         self._record = record
+        self._parents: list[int] | None = None
+        self._sampled: list[bool] | None = None
+        self._messages: list[dict[str, Any] | None] | None = None
         self.memo: object = None
         """What somebody made of all of it, so that it is made once per record; it mustn't lead back here."""
 
@@ -99,8 +115,10 @@ class Trajectory:
 
     @property
     def parents(self) -> list[int]:
-        """Parent of each node, -1 for roots."""
-        return cast("list[int]", self.nodes[:, PARENT].tolist())
+        """Parent of each node, -1 for roots; like the next two made once, and read only."""
+        if self._parents is None:
+            self._parents = cast("list[int]", self.nodes[:, PARENT].tolist())
+        return self._parents
 
     def as_nodes(self) -> list[Node]:
         """Its nodes, from which `build` makes the same columns: how a resumed attempt carries its prefix."""
@@ -134,12 +152,16 @@ class Trajectory:
     @property
     def sampled_nodes(self) -> list[bool]:
         """Which nodes a model call produced."""
-        return [bool(node.get("sampled")) for node in self.record["nodes"]]
+        if self._sampled is None:
+            self._sampled = [bool(node.get("sampled")) for node in self.record["nodes"]]
+        return self._sampled
 
     @property
     def messages(self) -> list[dict[str, Any] | None]:
         """Message of each node, None for nodes without one."""
-        return [node.get("message") for node in self.record["nodes"]]
+        if self._messages is None:
+            self._messages = [node.get("message") for node in self.record["nodes"]]
+        return self._messages
 
     @property
     def response_tokens(self) -> int:
