@@ -117,7 +117,7 @@ def summary(report: dict[str, Any], kills: Sequence[tuple[float, str]], settings
         "tokens": asyncio.run(finished_tokens(settings)),
         "killed": [(at - began, name) for at, name in kills],
         "trained": [(row["time"] - began, row["reward"]) for row in rows if row["reward"] is not None],
-        "held out": held_out(rows, began),
+        "held out": held_out(report, {row["step"]: row["time"] - began for row in rows}),
     }
 
 
@@ -183,15 +183,13 @@ def role_of(name: str) -> str:
     return name.partition("-")[0]
 
 
-def held_out(rows: Sequence[Mapping[str, Any]], began: float) -> dict[str, list[tuple[float, float]]]:
-    """Rewards of whole rounds of held-out tasks by environment, at the step by which the trainer had heard them."""
-    found = defaultdict[str, dict[Any, tuple[float, float]]](dict)
-    whole = max((said["members"] for row in rows for said in row["evals"].values()), default=0)
-    for row in rows:
-        for env, said in row["evals"].items():
-            if said["members"] == whole:
-                found[env].setdefault(str(said["policy"]), (row["time"] - began, said["reward"]))
-    return {env: sorted(points.values()) for env, points in found.items()}
+def held_out(report: Mapping[str, Any], times: Mapping[int, float]) -> dict[str, list[tuple[float, float]]]:
+    """Rewards of whole rounds of held-out tasks by environment, at the step of their policy."""
+    found = defaultdict[str, list[tuple[float, float]]](list)
+    for one in report["rounds"]:
+        for env, reward in one["rewards"].items():
+            found[env].append((times.get(one["step"], 0.0), reward))
+    return dict(found)
 
 
 if __name__ == "__main__":

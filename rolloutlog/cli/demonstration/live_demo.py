@@ -132,6 +132,7 @@ class LiveDemo:
             "reward_first": first.mean,
             "reward_last": last.mean,
             "rewards": last.means,
+            "rounds": [{"step": one.step, "rewards": one.means} for one in facts.whole_rounds],
             "masked_share": masked_share(rows),
             "steps": rows[-1]["step"] if rows else 0,
             "rollouts": dict(facts.rollouts),
