@@ -25,7 +25,7 @@ from rolloutlog.contract.record.sound_together import key_of, look_together
 from rolloutlog.contract.record.soundness import check_record
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import Grain, Status
-from rolloutlog.contract.wire.headers import Field, Headers
+from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.held_payload import Payload
@@ -35,6 +35,9 @@ from rolloutlog.trainer.staleness.tokens_together import tokens_together
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 Arrival = Arrived | Bad
+_ROLLOUT, _STATUS, _STOP = Headers.rollout.name, Headers.status.name, Headers.stop_condition.name
+_GRAIN, _TURNS, _BRANCHES = Headers.grain.name, Headers.turns.name, Headers.branches.name
+_COMPLETED = Status.COMPLETED.encode()
 Announcement = tuple[Announced, Event]
 
 
@@ -98,25 +101,29 @@ def _surely(fact: Announced, event: Event, one: Trajectory, is_line: bool) -> Ar
         event.handle, fact.slot.attempt, Status.COMPLETED, fact.record.digest, event.timestamp, one.reward, fact.oldest,
         sampled=size,
     )  # fmt: skip
-    return Arrived(rollout, record, Payload(fact.slot, body))
+    return Arrived(rollout, record, Payload(fact.slot, body, rollout))
 
 
 def _agrees(fact: Announced, raw: dict[str, bytes], one: Trajectory, is_line: bool) -> bool:
     """True where each header says exactly what the value says, or nothing
     (`rolloutlog.contract.record.provenance`)."""
-    record, nodes = one.record, cast("list[dict[str, Any]]", one.record["nodes"])
-    expected: dict[Field[Any], object] = {
-        Headers.rollout: fact.slot.rollout,
-        Headers.status: Status.COMPLETED,
-        Headers.stop_condition: record.get("stop_condition") or None,
-        Headers.grain: record.get("grain", Grain.TOKEN),
-        Headers.turns: sum(1 for node in nodes if node.get("sampled")),
-        Headers.branches: 1 if is_line else leaf_count(one.parents),
-    }
-    return all(
-        (said := raw.get(field.name)) is None or (says is not None and said == str(says).encode())
-        for field, says in expected.items()
+    record = one.record
+    turns = sum(1 for node in cast("list[dict[str, Any]]", record["nodes"]) if node.get("sampled"))
+    stop, rollout = record.get("stop_condition"), raw.get(_ROLLOUT)
+    branches = 1 if is_line else leaf_count(one.parents)
+    return (
+        (rollout is None or rollout == fact.slot.rollout.encode())
+        and raw.get(_STATUS, _COMPLETED) == _COMPLETED
+        and _says(raw.get(_STOP), stop)
+        and _says(raw.get(_GRAIN), record.get("grain", Grain.TOKEN))
+        and _says(raw.get(_TURNS), turns)
+        and _says(raw.get(_BRANCHES), branches)
     )
+
+
+def _says(said: bytes | None, value: object) -> bool:
+    """True where a header says that value, or nothing; no value can be said that is empty."""
+    return said is None or (value is not None and said == str(value).encode() != b"")
 
 
 def _arrival(fact: Announced, event: Event) -> Arrival:
@@ -127,5 +134,5 @@ def _arrival(fact: Announced, event: Event) -> Arrival:
 
 
 def _kept(one: Arrived, tokens: MemberTokens) -> Arrived:
-    payload = Payload(one.payload.slot, one.payload.body, one.rollout)
+    payload = one.payload if one.payload.rollout else Payload(one.payload.slot, one.payload.body, one.rollout)
     return Arrived(one.rollout, one.record, payload, tokens)

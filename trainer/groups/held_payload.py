@@ -6,14 +6,14 @@ Guarantees: values only. Leaves out: the bound on them (`rolloutlog.trainer.stre
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rolloutlog.contract.events.body import Body
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
 
 
-@dataclass(slots=True, frozen=True)
-class Payload:
+class Payload(NamedTuple):
     """The body of a standing record, to be decoded when it is drawn; `rollout` where it was decoded for that."""
 
     slot: Slot

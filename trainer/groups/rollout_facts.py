@@ -9,7 +9,7 @@ is looked at later. Leaves out: fetching what a claim stands for, and whether it
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rolloutlog.buffer.group.group import Shape
 from rolloutlog.buffer.group.member import Record
@@ -30,8 +30,7 @@ from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
 
-@dataclass(slots=True, frozen=True)
-class Arrived:
+class Arrived(NamedTuple):
     """A sound record of an attempt; `tokens` of it, where somebody has made them."""
 
     rollout: Rollout

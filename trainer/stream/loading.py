@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.handles import Handle
@@ -65,7 +65,7 @@ async def load(picks: Iterable[Pick], payloads: PayloadReader, blobs: BlobStore 
             continue
         try:
             found = arrived(event, await resolve_body(event, blobs))
-            pending.keep(member, replace(found.payload, rollout=found.rollout))
+            pending.keep(member, found.payload._replace(rollout=found.rollout))
         except Rejected as rejected:
             lost.append(Lost(pending, member, attempt, event, rejected))
     return lost

@@ -78,11 +78,11 @@ def _nodes_fit(trajectories: Sequence[Trajectory]) -> Bools:
 
 
 def _numbers_fit(one: Trajectory) -> bool:
-    """No token id below 0; log-probs finite and up to 0 (a NaN is below nothing). These columns are long, so each is
-    looked at where it lies."""
+    """No token id below 0; log-probs finite and up to 0 (a NaN is the highest of all, and below nothing). These columns
+    are long, so each is looked at where it lies."""
     logprobs = one.logprobs
-    fits = not np.count_nonzero(one.token_ids < 0) and np.count_nonzero(logprobs <= ROUNDING) == len(logprobs)
-    return fits and logprobs.min() > -np.inf
+    lowest, highest = np.minimum.reduce(logprobs), np.maximum.reduce(logprobs)
+    return bool(highest <= ROUNDING and lowest > -np.inf and np.minimum.reduce(one.token_ids) >= 0)
 
 
 class _Columns:
