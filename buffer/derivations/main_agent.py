@@ -13,7 +13,9 @@ from rolloutlog.contract.record.trajectory import Trajectory
 
 def main_agent(trajectory: Trajectory) -> dict[str, Any]:
     """The first trainable agent of the record's table, else its first; empty without a table."""
-    agents = cast("list[dict[str, Any]]", trajectory.record.get("agents") or [{}])
+    agents = cast("list[dict[str, Any]]", trajectory.record.get("agents"))
+    if not agents:
+        return {}
     return next((agent for agent in agents if agent.get("trainable")), agents[0])
 
 

@@ -21,6 +21,8 @@ def snapshots_of(trajectory: Trajectory) -> dict[int, Any]:
     refs = cast("dict[str, Any]", info.get(KEY) or {})
     if not isinstance(refs, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"`info.{KEY}` isn't an object")
+    if not refs:
+        return {}
     base = base_of(trajectory)
     nodes = len(trajectory.nodes) - base
     return {base + _node(index, nodes): ref for index, ref in refs.items() if ref is not None}

@@ -82,12 +82,12 @@ def facts(row: Row) -> dict[str, Any]:
 
 def row_event(row: Row, *, partition: int, source: str, now: int) -> Outgoing:
     """A row as an event of `rollout-index`, on the partition of what it describes."""
-    own = row.key if len(row.key) <= MAX_TEXT else id_of("row", row.key)
+    key = row.key
     return outgoing(
         row.TYPE,
         Topic.ROLLOUT_INDEX,
-        key=row.key,
-        event_id=own,
+        key=key,
+        event_id=key if len(key) <= MAX_TEXT else id_of("row", key),
         source=source,
         value=encode(row),
         now=now,

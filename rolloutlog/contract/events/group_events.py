@@ -215,9 +215,12 @@ def ended_event(
     )
 
 
+_CHUNK = EventType.GROUPS_ENDED.encode()
+
+
 def is_chunk(event: Event) -> bool:
     """True for `groups.ended`, by its headers alone."""
-    return event.headers.raw.get(Headers.type.name) == EventType.GROUPS_ENDED.encode()
+    return event.headers.raw.get(Headers.type.name) == _CHUNK
 
 
 def read_groups_ended(event: Event) -> GroupsEnded:

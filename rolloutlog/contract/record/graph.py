@@ -33,4 +33,6 @@ def leaf_count(parents: Sequence[int]) -> int:
 
 def branches(parents: Sequence[int]) -> list[list[int]]:
     """One root-to-leaf path per leaf, in leaf order."""
+    if list(parents) == [*range(NO_PARENT, len(parents) + NO_PARENT)]:  # as most are: each follows the one before
+        return [list(range(len(parents)))] if parents else []
     return [path_to(parents, leaf) for leaf in leaves(parents)]

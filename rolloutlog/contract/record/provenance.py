@@ -12,7 +12,8 @@ from rolloutlog.contract.record import graph
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import EventType, Grain, Status
-from rolloutlog.contract.wire.headers import FIELDS, Headers
+from rolloutlog.contract.wire.headers import FIELDS, Field, Headers
+from rolloutlog.contract.wire.rejection import HeaderError
 
 TYPE_OF = {
     Status.COMPLETED: EventType.ROLLOUT_COMPLETED,
@@ -48,12 +49,20 @@ def of_value(status: Status, trajectory: Trajectory, digest: str) -> dict[str, A
     }
 
 
+def _written(field: Field[Any], value: object) -> bytes | None:
+    """The header for a value; None where it has none."""
+    try:
+        return None if value is None else field.write(value)
+    except HeaderError:
+        return None
+
+
 def disagreement(headers: Headers, expected: dict[str, Any]) -> str | None:
     """The first header that is there and says something else than the value; None if all agree."""
     for name, value in expected.items():
         field = FIELDS[name]
         raw = headers.raw.get(field.name)
-        if raw is None or (value is not None and raw == field.dump(value).encode()):
+        if raw is None or raw == _written(field, value):
             continue
         said = field.__get__(headers, Headers)
         if said != value:
