@@ -13,7 +13,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,7 @@ class MemberRunner:
             made = await engine_answer(seed, self._engine)
         else:
             prefix = await self._prefixes.of(seed)
-            dispatch = Dispatch(_own_seed(seed), ask.model_copy(), replace(slot), self._policies.current, prefix)
+            dispatch = Dispatch(_own_seed(seed), ask.model_copy(), slot, self._policies.current, prefix)
             made = await self._environment.rollout(dispatch, self._engine)
         return await scored(_with_origin(made, seed, prefix), derivation, seed)
 
