@@ -22,6 +22,7 @@ class Label:
     behaviour: float
     advantage: float
     temperature: float
+    proximal: float = 0.0
 
     def logprob(self, logits: Sequence[float] | None = None) -> float:
         """Under these logits, else its own."""
@@ -58,11 +59,17 @@ def loss_of(
     """The loss of whole sequences, with the logits of some labels moved; the proximal policy and the weights aren't."""
     weights = [[1.0] * len(sequence) for sequence in sequences]
     if weigh is not None:
-        weights = weigh([[one.logprob() - one.behaviour for one in sequence] for sequence in sequences])
+        now = [[one.proximal if proximal == "given" else one.logprob() for one in sequence] for sequence in sequences]
+        weights = weigh(
+            [
+                [p - one.behaviour for p, one in zip(ps, ones, strict=True)]
+                for ps, ones in zip(now, sequences, strict=True)
+            ]
+        )
     total, tokens = 0.0, sum(len(sequence) for sequence in sequences)
     for i, sequence in enumerate(sequences):
         for j, one in enumerate(sequence):
-            base = one.behaviour if proximal == "behaviour" else one.logprob()
+            base = {"behaviour": one.behaviour, "given": one.proximal, "itself": one.logprob()}[proximal]
             ratio = math.exp(one.logprob(moved.get((i, j))) - base)
             loss = -clipped(ratio, one.advantage, low, high, dual) * weights[i][j]
             loss -= entropy * one.entropy(moved.get((i, j))) if entropy else 0

@@ -98,9 +98,15 @@ def sequence_weights(rows: list[list[float]], **bounds: Any) -> list[list[float]
     return token_weights([[sum(row)] * len(row) for row in rows], **bounds)
 
 
-def compare(packed: PackedBatch, logits: torch.Tensor, loss: torch.Tensor, plain: Any) -> None:
+def compare(
+    packed: PackedBatch,
+    logits: torch.Tensor,
+    loss: torch.Tensor,
+    plain: Any,
+    sequences: list[list[Label]] | None = None,
+) -> None:
     """Loss and gradient of the logits are those of the plain reference."""
-    sequences = labels_of(packed, logits.detach())
+    sequences = sequences or labels_of(packed, logits.detach())
     assert loss.item() == pytest.approx(plain(sequences, {}), rel=1e-4, abs=1e-6)
     loss.backward()
     assert logits.grad is not None
@@ -155,6 +161,35 @@ def test_importance_weighs_what_the_behaviour_policies_sampled(level: Any, mask:
         weigh = partial(token_weights if level == "token" else sequence_weights, low=0.3, high=1.5, mask=mask)
         loss = policy_loss(logits, packed, denominators_of(packed), importance=importance)
         compare(packed, logits, loss, partial(loss_of, aggregation="token", proximal="itself", weigh=weigh))
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_a_proximal_policy_lies_between_what_sampled_and_what_is_trained(level: Any, aggregation: str) -> None:
+    """The ratio is to it, with both clips, and importance corrects from the behaviour policies to it."""
+    for seed in range(3):
+        packed, logits = random_case(seed, 0.7)
+        draw = random.Random(seed)
+        proximal = torch.tensor([-3 * draw.random() for _ in packed.labels])
+        sequences = [
+            [replace(label, proximal=near) for label, near in zip(labels, nears, strict=True)]
+            for labels, nears in zip(labels_of(packed, logits.detach()), _by_sequence(packed, proximal), strict=True)
+        ]
+        weigh = partial(token_weights if level == "token" else sequence_weights, low=0.3, high=1.5, mask=False)
+        plain = partial(
+            loss_of, aggregation=aggregation, length=12, proximal="given", weigh=weigh, low=0.1, high=0.3, dual=2.0
+        )
+        loss = policy_loss(
+            logits, packed, denominators_of(packed), proximal=proximal, clip=Clip(low=0.1, high=0.3, dual=2.0),
+            importance=Importance(level=level, low=0.3, high=1.5), aggregation=AGGREGATIONS[aggregation],
+        )  # fmt: skip
+        compare(packed, logits, loss, plain, sequences)
+
+
+def _by_sequence(packed: PackedBatch, values: torch.Tensor) -> list[list[float]]:
+    """Of the labels in the loss."""
+    used = packed.loss_mask
+    return [values[used & (packed.sample_index == i)].tolist() for i in range(len(packed.samples))]
 
 
 def weights_of(ratios: list[list[float]], **settings: Any) -> list[float]:
@@ -263,8 +298,8 @@ def test_a_model_that_hashes_its_prefix_has_ratios_of_one(seeds: list[int], budg
             assert bool((apart.abs() < 1e-4).all())
 
 
-@pytest.mark.parametrize("temperature", [0.0, None], ids=["cold", "unsaid"])
-def test_a_temperature_that_is_missing_or_zero_is_refused(temperature: float | None) -> None:
+@pytest.mark.parametrize("temperature", [0.0, 1e-9, math.inf, None], ids=["cold", "greedy", "infinite", "unsaid"])
+def test_a_temperature_that_is_missing_or_no_temperature_is_refused(temperature: float | None) -> None:
     packed = packed_of([[-1.0], [-2.0]])
     bad = torch.full_like(packed.temperature, math.nan if temperature is None else temperature)
     with pytest.raises(SampleUnusable, match=r"member 0 of group g \(rollouts/0/0\): temperature"):

@@ -43,6 +43,7 @@ def test_a_token_outside_the_vocabulary_is_told_wherever_it_stands(size: int, sa
         ({"vocabulary": 12}, {}, {"h": "token 12 at position 4"}),
         ({"tempered": True}, {"temperature": 0.0}, {"g": "temperature 0", "h": "temperature 0"}),
         ({"tempered": True}, {"temperature": 1e-9}, {"g": "temperature 1e-09", "h": "temperature 1e-09"}),
+        ({"tempered": True}, {"temperature": 1e300}, {"g": "temperature inf", "h": "temperature inf"}),
         ({}, {"temperature": 0.0}, {}),
         ({}, {"estimator": "centred", "rewards": (0, 1e38)}, {"g": "advantage is beyond 1e+10"}),
         ({}, {"estimator": "rloo", "rewards": (-LARGEST, LARGEST)}, {"g": "advantage is beyond 1e+10"}),

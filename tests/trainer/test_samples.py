@@ -12,6 +12,7 @@ from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.trajectory import Column
 from rolloutlog.trainer.batches.advantages import Estimator
+from rolloutlog.trainer.batches.micro_batches import micro_batches
 from rolloutlog.trainer.batches.sample_rows import IGNORED
 from rolloutlog.trainer.batches.samples import samples_of
 from rolloutlog.trainer.batches.sampling import Sampling
@@ -68,6 +69,27 @@ def test_a_named_column_is_gathered_like_the_labels(alignment: str) -> None:
     else:
         expected = [row for shift in shifts for row in ([0, 0], *([a + shift, a + 1 + shift] for a in (0, 2, 4)))]
     assert found.tolist() == expected
+
+
+@given(st.lists(nodes(), min_size=1, max_size=3), st.integers(6, 40), st.integers(1, 3), st.booleans())
+def test_named_columns_go_wherever_their_tokens_go(
+    forests: list[list[Node]], budget: int, ranks: int, cut: bool
+) -> None:
+    """Over branches, packs, ranks, and what is cut: token ids and log-probs by another name stay what they are."""
+    group = group_of(forests, **staleness(max_staleness=20))
+    for member in group.members:
+        assert member.rollout is not None
+        own = member.rollout.trajectory
+        own.columns["ids"] = Column(own.token_ids.copy(), "token")
+        own.columns["told"] = Column(own.logprobs.copy(), "sampled")
+    table = samples_of([group], columns=["ids", "told"])
+    longest = int(table.lengths.max())
+    for share in micro_batches(table, budget if cut else longest, ranks=ranks, overlong="truncate" if cut else "error"):
+        for part in share:
+            found = part.columns
+            used = found["labels"] != IGNORED
+            assert (found["ids"] == found["labels"])[used].all()
+            assert (found["told"] == found["behaviour_logprobs"]).all()
 
 
 def test_a_named_column_that_some_records_lack_is_refused() -> None:

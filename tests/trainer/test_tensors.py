@@ -45,6 +45,20 @@ def test_the_layout_of_one_sample() -> None:
     assert torch.stack([packed.timelines, packed.versions], 1).tolist() == [[-1, -1], [-1, -1], [0, 4], [0, 4], [0, 4]]
 
 
+def test_the_padded_form_has_a_row_a_sequence_and_gives_the_same_tokens_back() -> None:
+    """Of any tensor of tokens, whatever more dimensions it has; on request alone."""
+    group = drawn_group(member(0, [1, 2], [20, 21], [4, 4]), member(1, [3], [30, 31, 32, 33], [4] * 4))
+    packed = pack([group])
+    assert packed.cu_seqlens.tolist() == [0, 3, 7]
+    assert packed.padded(packed.input_ids).tolist() == [[1, 2, 20, 0], [3, 30, 31, 32]]
+    labels = packed.padded(packed.labels, IGNORED)
+    assert labels.tolist() == [[IGNORED, 20, 21, IGNORED], [30, 31, 32, 33]]
+    assert labels[labels != IGNORED].tolist() == packed.labels[packed.loss_mask].tolist()
+    two = torch.stack([packed.input_ids, packed.position_ids], 1)
+    assert packed.padded(two, 9)[0].tolist() == [[1, 0], [2, 1], [20, 2], [9, 9]]
+    assert pack([]).padded(pack([]).labels).shape == (0, 0)
+
+
 def test_advantages_lie_at_their_labels_whatever_is_masked_before_them() -> None:
     """Two samples of 2 prompt and 4 response tokens with a stale prefix of 2 (decisions/staleness#138)."""
     versions = [0, 0, 4, 4]

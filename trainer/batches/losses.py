@@ -8,6 +8,7 @@ may take its place, and `label_logprobs` and `aggregated` are there to build one
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -166,7 +167,7 @@ def _check(logits: torch.Tensor, packed: PackedBatch) -> None:
     if len(logits) != len(packed.labels):
         raise SettingsError(f"logits of {len(logits)} tokens for a pack of {len(packed.labels)}")
     mask = packed.loss_mask
-    cold = mask & ~(packed.temperature >= COLDEST)
+    cold = mask & ~((packed.temperature >= COLDEST) & (packed.temperature < math.inf))
     if bool(cold.any()):
         raise unusable(
             _first(cold, packed),

@@ -8,6 +8,7 @@ out instead. Leaves out: what a model can take, which the loop says, and telling
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -67,8 +68,9 @@ class SampleLimits:
         if self.vocabulary is not None:
             yield from _outside(table, columns["input_ids"], columns["labels"], self.vocabulary)
         if self.tempered:
-            cold = (columns["labels"] != IGNORED) & ~(columns["temperature"] >= COLDEST)
-            for sample, row in _first_of_groups(table, cold):
+            said = columns["temperature"]
+            odd = (columns["labels"] != IGNORED) & ~((said >= COLDEST) & (said < math.inf))
+            for sample, row in _first_of_groups(table, odd):
                 yield unusable(table.samples[sample], *untempered(float(columns["temperature"][row])))
 
 

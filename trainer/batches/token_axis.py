@@ -84,7 +84,8 @@ class TokenAxis:
 
     def sampling(self, run: Sampling) -> F32:
         """Temperature, top_p and top_k of each node, [N, 3]; NaN where they are unknown."""
-        return np.array(run.rows(self.trajectories), np.float32).reshape(-1, len(NAMES))
+        with np.errstate(over="ignore"):  # a record may say a number beyond float32, which is infinite here
+            return np.array(run.rows(self.trajectories), np.float32).reshape(-1, len(NAMES))
 
     def named(self, name: str) -> Named:
         """A column of the records, of alignment token or sampled. Raises SettingsError."""
