@@ -168,7 +168,8 @@ class Hostile:
         for name, fact in {"id": "x", "group": "stolen", "group_size": 9, "task": {"act": "stolen"}}.items():
             vars(dispatch.seed)[name] = fact
         vars(dispatch.ask)["member"] = 1
-        object.__setattr__(dispatch.slot, "member", 1)
+        with contextlib.suppress(AttributeError):  # of a tuple
+            object.__setattr__(dispatch.slot, "member", 1)
 
 
 class HostileEngine:
