@@ -40,8 +40,11 @@ class Stretch(NamedTuple):
     @classmethod
     def of(cls, trajectory: Trajectory, runs: Runs, begin: int, end: int) -> Stretch:
         """Of checked trajectories."""
-        first = int(np.count_nonzero(trajectory.mask[:begin]))
-        return cls(trajectory, runs, begin, end, first, first + int(np.count_nonzero(trajectory.mask[begin:end])))
+        mask = trajectory.mask
+        first = mask[:begin].tobytes().count(1)
+        if end == len(mask):
+            return cls(trajectory, runs, begin, end, first, trajectory.response_tokens)
+        return cls(trajectory, runs, begin, end, first, first + int(np.count_nonzero(mask[begin:end])))
 
     def own_runs(self) -> Runs:
         """The runs of its own response tokens."""

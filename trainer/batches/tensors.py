@@ -59,11 +59,11 @@ class PackedBatch:
         """All samples of a table, in its order."""
         columns, lengths = table.columns, table.lengths
         index = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-        owned = {name: torch.as_tensor(columns.pop(name)) for name in OWNED}
+        owned = {name: _shared(columns.pop(name)) for name in OWNED}
         return cls(
             **owned,
-            position_ids=torch.as_tensor(_positions(lengths)),
-            sample_index=torch.as_tensor(index),
+            position_ids=_shared(_positions(lengths)),
+            sample_index=_shared(index),
             cu_seqlens=_tensor(np.append(0, np.cumsum(lengths)), np.int32),
             member_index=_tensor(table.member, np.int32),
             group_index=_tensor(table.group, np.int32),
@@ -71,7 +71,7 @@ class PackedBatch:
             rewards=_tensor(np.array([s.reward for s in table.samples]), np.float32),
             truncated=_tensor(np.array([s.truncated for s in table.samples]), np.bool_),
             samples=table.samples,
-            extra={name: torch.as_tensor(column) for name, column in columns.items()},
+            extra={name: _shared(column) for name, column in columns.items()},
         )
 
     @property
@@ -128,5 +128,10 @@ def _positions(lengths: I64) -> I64:
     return gathered(every, [slice(length) for length in lengths.tolist()])
 
 
+def _shared(array: Array) -> torch.Tensor:
+    """A tensor in the array's memory; half of what `as_tensor` takes."""
+    return torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType] - torch's stub says `ndarray` alone
+
+
 def _tensor(array: Array, dtype: type[Any]) -> torch.Tensor:
-    return torch.as_tensor(np.ascontiguousarray(array, dtype=dtype))
+    return _shared(np.ascontiguousarray(array, dtype=dtype))
