@@ -52,7 +52,7 @@ STAGES: tuple[Point, ...] = (
     (shard, "row_of", "row"),
     (Fold, "apply", "fold"),
     (shard, "written", "encode"),
-    (Transaction, "send_all", "write"),
+    (Transaction, "send_fitting", "write"),
     (Transaction, "finish", "commit"),
 )
 BARE, FOLDED, OURS = "bare consumer", "fold, no transactions", "buffer loop"

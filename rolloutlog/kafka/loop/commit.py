@@ -29,6 +29,6 @@ async def commit(
         raise RuntimeError(f"the last record of a flush must be the shard row of partition {partition}")
     ready = [await ensure_fits(record, context.connection, context.blobs) for record in records]
     async with writer.transaction() as transaction:
-        await transaction.send_all(ready)
+        await transaction.send_fitting(ready)
         transaction.commit_offsets({(topic, partition): offset for topic, offset in inputs.items()}, context.group)
     return [written.offset for written in transaction.written]

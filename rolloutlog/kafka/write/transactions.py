@@ -54,6 +54,11 @@ class Transaction:
         for record in records:
             await self.send(record)
 
+    async def send_fitting(self, records: Iterable[Outgoing]) -> None:
+        """Write records in order of which somebody knows that they fit."""
+        for record in records:
+            self._sent.append(await self._batches.add(record))
+
     def commit_offsets(self, offsets: Mapping[tuple[Topic, int], int], group: str) -> None:
         """Commit next offsets of inputs with this transaction; `group` is the full name."""
         names = self._connection.names
