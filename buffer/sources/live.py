@@ -34,23 +34,20 @@ class LiveCandidates:
     # what is there
 
     def __len__(self) -> int:
-        return sum(self._counts)
+        return self._now[0].total if self._is_single else sum(self._counts)
 
     @property
     def _counts(self) -> list[int]:
         """How many there are of each that has ranks of its own, in their order."""
         sides = self._now
-        if self._is_single:
-            return [sides[0].total]
         plain = [sides[side].total for side in range(self._screening.plain)]
         return plain + [2 * self._pairs(right) for right in self._balances]
 
     def drawn(self, salt: str, partition: int, number: int) -> int:
         """The rank of draw `number` of a partition; there must be one."""
-        counts, shares = self._counts, self._screening.shares
-        if not shares:
-            return drawn_rank(sum(counts), salt, partition, number)
-        return rank_in_lots([*map(Lot, shares, counts)], salt, partition, number)
+        if not (shares := self._screening.shares):
+            return drawn_rank(len(self), salt, partition, number)
+        return rank_in_lots([*map(Lot, shares, self._counts)], salt, partition, number)
 
     @property
     def _now(self) -> list[Ranks]:
@@ -99,7 +96,7 @@ class LiveCandidates:
     def is_dry(self) -> bool:
         """True where nothing is left, or of all that no seed can be made."""
         if not (discarded := self._discarded):
-            return not any(self._counts)
+            return not len(self)
         plain = range(self._screening.plain)
         left = sum(self._now[side].total - discarded[side].total for side in plain)
         return not left and not any(
