@@ -40,6 +40,18 @@ def test_columns_of_any_forests_are_those_of_one_token_after_another(
     assert table.label_counts.tolist() == [sum(row[1] != IGNORED for row in sample) for sample in expected]
 
 
+@given(st.lists(nodes(), min_size=1, max_size=3), st.integers(1, 12))
+def test_what_is_cut_keeps_the_first_rows_of_each_sample(forests: list[list[Node]], most: int) -> None:
+    """Wherever that is: within a node, a turn or a segment."""
+    whole = samples_of([group_of(forests, **staleness(max_staleness=20))])
+    lengths = np.minimum(whole.lengths, most)
+    rows = np.concatenate([np.arange(start, start + n) for start, n in zip(whole.starts, lengths, strict=True)] or [[]])
+    cut = whole.rows.cut(most)
+    assert cut.lengths.tolist() == lengths.tolist()
+    for name, column in cut.columns().items():
+        np.testing.assert_array_equal(column, whole.columns[name][rows.astype(np.int64)], name)
+
+
 def test_what_a_record_leaves_unsaid_of_its_sampling_the_run_says() -> None:
     """Else it is NaN."""
     hot = Rollout.flat(

@@ -1,8 +1,10 @@
 """Long columns of stretches of tokens, each of one member, gathered straight from where its record lies in memory
 (design/trainer#columns).
 
-Guarantees: each value is written once, into the column that a pack holds; what a member says of its sampled tokens lies
-at those tokens, and others have 0, or -1 for a policy. Leaves out: which tokens those are (`sample_rows`).
+Guarantees: what a member says of its sampled tokens lies at those tokens, and others have 0, or -1 for a policy,
+whatever part of a member, node or segment a stretch is; that is held by
+`test_columns_of_any_forests_are_those_of_one_token_after_another` and
+`test_what_is_cut_keeps_the_first_rows_of_each_sample`. Leaves out: which tokens those are (`sample_rows`).
 """
 
 from __future__ import annotations
