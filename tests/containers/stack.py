@@ -1,4 +1,4 @@
-"""A stack of compose.yaml that a test owns: its own project, port, volumes and folder of runs.
+"""A stack of compose files that a test owns: its own project, port, volumes and folder of runs.
 
 Guarantees: nothing of another project is touched, and `remove` leaves no container, network, volume or image behind.
 Leaves out: waiting for what the services do (`deadline`).
@@ -30,10 +30,12 @@ PROVEN_NO, UNDECIDED = 1, 4
 
 @dataclass(slots=True)
 class Stack:
-    """One project of compose. `runs` is the folder that the importer sees as /runs; `settings` are variables."""
+    """One project of compose. `runs` is the folder that the importer sees as /runs; `settings` are variables; `files`
+    are those of compose where compose.yaml isn't all."""
 
     runs: Path
     settings: dict[str, str] = field(default_factory=dict[str, str])
+    files: tuple[str, ...] = ()
     project: str = field(default_factory=lambda: f"rolloutlog-test-{secrets.token_hex(4)}")
     port: int = field(default_factory=lambda: free_ports(1)[0])
 
@@ -49,6 +51,7 @@ class Stack:
                 "KAFKA_PORT": str(self.port),
                 "RUNS": str(self.runs),
                 "SERVICES_IMAGE": f"rolloutlog-services:{self.project}",
+                "LIVE_IMAGE": f"rolloutlog-live:{self.project}",
             }
         )
 
@@ -67,7 +70,8 @@ class Stack:
     def remove(self) -> None:
         """Everything of this project goes, the data too."""
         self.compose("--profile", "*", "down", "--volumes", "--remove-orphans", timeout_s=STOPS_S)
-        run("docker", "image", "rm", "--force", self.environment["SERVICES_IMAGE"], timeout_s=STOPS_S)
+        images = [self.environment[name] for name in ("SERVICES_IMAGE", "LIVE_IMAGE")]
+        run("docker", "image", "rm", "--force", *images, timeout_s=STOPS_S)
 
     def containers(self, service: str) -> list[str]:
         """Ids of the running containers of a service."""
@@ -89,7 +93,9 @@ class Stack:
 
     def compose(self, *arguments: str, timeout_s: float = ANSWERS_S) -> str:
         """What `docker compose` prints; fails with what it says."""
-        return run("docker", "compose", *arguments, environment=self.environment, folder=ROOT, timeout_s=timeout_s)
+        files = [word for file in self.files for word in ("--file", file)]
+        words = ("docker", "compose", *files, *arguments)
+        return run(*words, environment=self.environment, folder=ROOT, timeout_s=timeout_s)
 
 
 def run(
