@@ -8,6 +8,7 @@ text of a prompt, unless the harness declared edges (decisions/replay#54 to #68)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, cast
 
 from rolloutlog.buffer.derivations.declared_forest import PROMPTING, DeclaredForest
@@ -53,9 +54,9 @@ class Conversation:
             else self.declared.main_branches
         )
         ours = [node for path in self.branches for node in path if self.sampled[node]]
-        self.launch_context = graph.path_to(self.parents, min(ours))[:-1] if ours else []
+        self.launch_context = graph.path_to(self.parents, self.parents[min(ours)]) if ours else []
         """The unsampled prefix of the path to the main tree's first sampled node in creation order; else empty."""
-        self.last_branch = max(self.branches, key=lambda path: path[-1], default=list[int]())
+        self.last_branch = max(self.branches, key=itemgetter(-1), default=list[int]())
         """Path from the main root to its leaf that was created last; empty without nodes (decisions/replay#69)."""
         self.context_tokens = _totals(trajectory, self.parents, self.messages)
         """Per node the tokens of the context that it ends: as recorded, else a quarter of the characters

@@ -22,14 +22,15 @@ from rolloutlog.contract.vocabulary import RunKind, Status
 def unfit(rollout: Rollout) -> Skip | None:
     """Why a rollout can never be a source, whatever the settings; None if it can (decisions/replay#21)."""
     trajectory = rollout.trajectory
-    checks = (
-        (not len(trajectory.nodes), Skip.EMPTY),
-        (bool(trajectory.record.get("errors")), Skip.ERRORED),
-        (rollout.status is not Status.COMPLETED, Skip.UNFINISHED),
-        (not any(trajectory.sampled_nodes), Skip.UNSAMPLED),
-        (None in trajectory.messages, Skip.NO_MESSAGES),
-    )
-    return next((skip for found, skip in checks if found), None)
+    if not len(trajectory.nodes):
+        return Skip.EMPTY
+    if trajectory.record.get("errors"):
+        return Skip.ERRORED
+    if rollout.status is not Status.COMPLETED:
+        return Skip.UNFINISHED
+    if not any(trajectory.sampled_nodes):
+        return Skip.UNSAMPLED
+    return Skip.NO_MESSAGES if None in trajectory.messages else None
 
 
 def needs_container(record: dict[str, Any]) -> bool:

@@ -231,7 +231,9 @@ class Headers:
     def __getattr__(self, name: str) -> dict[str, bytes]:
         if name != "raw":
             raise AttributeError(name)
-        self.raw = {name: raw or b"" for name, raw in self._given}  # a null header says as much as an empty one
+        self.raw = dict(self._given)
+        if None in self.raw.values():  # a null header says as much as an empty one
+            self.raw = {name: raw or b"" for name, raw in self.raw.items()}
         return self.raw
 
     @classmethod
