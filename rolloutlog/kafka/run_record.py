@@ -40,6 +40,7 @@ from rolloutlog.kafka.client.acls import checked_by
 from rolloutlog.kafka.client.admin import check_topics
 from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.read.ends import Ends, ends_of
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 
@@ -55,13 +56,14 @@ FIXED_FOR_LIFE = "every shard must draw and every process must count alike for t
 @dataclass(slots=True, frozen=True)
 class RunRecord:
     """The newest fact of each name. `declaration` is None in a namespace where no run was declared, `trainer` the text
-    of the trainer settings that were recorded last."""
+    of the trainer settings that were recorded last. Below `next_offset` the topic is read."""
 
     declaration: Mapping[str, Any] | None = None
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     cursors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     trainer: Mapping[str, Any] | None = None
+    next_offset: int = field(default=0, compare=False)
 
     @property
     def declared(self) -> Mapping[str, Any]:
@@ -141,12 +143,15 @@ class RunRecord:
         return replace(connection, max_message_bytes=limit, partitions=self.partitions)
 
 
-async def read_run(connection: Connection) -> RunRecord:
-    """The run's record as committed now. Raises NotFound where the topic isn't there."""
-    facts: dict[str, Mapping[str, Any]] = {}
-    trainer: Mapping[str, Any] | None = None
+async def read_run(connection: Connection, since: RunRecord | None = None, *, known: Ends | None = None) -> RunRecord:
+    """The run's record as committed now, or at the `known` end; what is read goes on where `since` ended. Raises
+    NotFound where the topic isn't there."""
+    since, end = since or RunRecord(), known or await ends_of(connection, Topic.RUN, 0)
+    if 0 < end.stable <= since.next_offset:
+        return since
+    facts, trainer = {**since.facts}, since.trainer
     # an open transaction hides a cursor that isn't a fact yet, so it doesn't matter here
-    async for events in read_to_end(connection, Topic.RUN, 0, allow_open=True):
+    async for events in read_to_end(connection, Topic.RUN, 0, since.next_offset, allow_open=True, known=end):
         for event in events:
             if (fact := _fact(event, facts)) is not None:
                 facts[fact[0]] = fact[1]
@@ -157,6 +162,7 @@ async def read_run(connection: Connection) -> RunRecord:
         {name.removeprefix(CURSOR): body for name, body in facts.items() if name.startswith(CURSOR)},
         facts,
         trainer,
+        end.stable,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,10 @@ from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
+from rolloutlog.kafka import run_record
+from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
+from rolloutlog.trainer.dispatch import writer_mark
 from rolloutlog.trainer.groups import ended_groups
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
@@ -240,3 +244,67 @@ async def test_facts_that_no_trainer_wrote_stop_no_start(settings: Settings, cap
     told = Counter(e.headers.group for e in await log.read(Topic.GROUP_EVENTS) if e.headers.type == "group.trained")
     assert told.pop(id_of("new")) == 3, "the foreign ones, and ours"
     assert set(told.values()) == {1}, "no group is trained twice"
+
+
+async def test_a_final_event_of_a_step_that_nobody_closed_ends_its_group_and_moves_no_step(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        await steps(stream, log, 1, 2)
+    forged = GroupFinal(group=id_of("taken"), group_size=2, timeline=0, step=10**6, as_of=0)
+    await log.write(final_event(forged, source="/test", now=now()))
+    await log.write(*group("taken", 2))
+    for step in (3, 4):
+        await log.write(*group(f"g{step}", step - 1))
+        async with GroupStream(log.settings) as stream:
+            assert stream.step == step
+            batch = await anext(stream.batches())
+            assert names(batch) == {id_of(f"g{step}")}, "nobody trains a group twice, whoever says that it was"
+            await stream.trained(batch, publish=f"s3://w/{step}")
+    mark = (await marks_of(log)).partitions[0]
+    last = (await log.read(Topic.ROLLOUTS))[-1].offset
+    assert (mark.low, mark.first) == (last + 1, None), "it holds no mark"
+    assert "is of step 1000000, which nobody has closed" in caplog.text
+
+
+@pytest.mark.parametrize("forged", ["rollouts", "seeds", "group-events", "step", "unreadable"])
+async def test_marks_that_no_trainer_of_the_run_can_have_left_are_passed_over(
+    settings: Settings, forged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They name what no topic has yet, or close a step in which nothing was trained or dropped."""
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        await steps(stream, log, 1, 2)
+    good = await marks_of(log)
+    name = {"rollouts": "low", "seeds": "seeds", "group-events": "events"}.get(forged)
+    partition = good.partitions[0].model_copy(update={name: 10**6} if name else {})
+    step = 500 if forged == "step" else 2
+    bad = step_closed(Watermarks(timeline=0, step=step, partitions=(partition,)), source="/test", now=now())
+    await log.write(replace(bad, value=b"{}") if forged == "unreadable" else bad)
+    await log.write(*group("g3", 2))
+    async with GroupStream(log.settings) as stream:
+        assert stream.step == 3
+        assert [names(batch) for batch in await drained(stream)] == [{id_of("g3")}]
+    passed_over = f"what closes step {step} of timeline 0 is passed over" in caplog.text
+    assert passed_over or forged == "unreadable"
+    trained = Counter(final.group for final in await log.finals())
+    assert set(trained.values()) == {1}
+
+
+async def test_a_start_reads_what_the_run_is_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        await steps(stream, log, 1)
+    before, starts, read = (await log.read(Topic.RUN))[-1].offset, list[int](), run_record.read_to_end
+
+    def seen(connection: Connection, topic: Topic, partition: int, start: int = 0, **rest: Any) -> Any:
+        starts.append(start)
+        return read(connection, topic, partition, start, **rest)
+
+    monkeypatch.setattr(run_record, "read_to_end", seen)
+    monkeypatch.setattr(writer_mark, "read_to_end", seen)
+    async with GroupStream(log.settings) as stream:
+        assert stream.step == 2
+    assert starts[0] == 0
+    assert all(start > before for start in starts[1:])

@@ -26,10 +26,12 @@ from rolloutlog.contract.errors import (
 )
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.kafka.client.connection import HIDDEN_S, TRANSACTION_TIMEOUT_MS, Connection
+from rolloutlog.kafka.read.reading import settled
+from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.kafka.write.batching import Written
 from rolloutlog.kafka.write.transactions import Transaction, TransactionalWriter
 from rolloutlog.kafka.write.writing import now_ms
-from rolloutlog.trainer.dispatch.writer_mark import WriterMark, has_written, read_marks
+from rolloutlog.trainer.dispatch.writer_mark import PLACE, WriterMark, has_written, newest_mark, read_marks
 
 START_AGAIN = "start again: a new GroupStream goes on from what is on the log"
 PATIENCE_S = 60.0
@@ -68,13 +70,17 @@ class StepWriter:
         self._failure: RolloutlogError | None = None
         self.turn = asyncio.Lock()
 
-    async def start(self) -> None:
-        """Initialise the transactional id, which fences whoever had it, and leave the first mark."""
+    async def start(self, run: RunRecord | None = None) -> RunRecord:
+        """Initialise the transactional id, which fences whoever had it, and leave the first mark. What the run is by
+        then, as far as it isn't known."""
         await self._writer.start()
-        self._before = next(reversed(await read_marks(self._connection, whole=True)), None)
+        known = (await settled(self._connection, [PLACE], HIDDEN_S))[PLACE]
+        run = await read_run(self._connection, run, known=known)
+        self._before = newest_mark(run.cursors)
         self._held = True
         async with self.turn:
             await self.write([])
+        return run
 
     async def close(self) -> None:
         """Close the producer; a transaction that is open is aborted."""

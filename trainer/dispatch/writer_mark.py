@@ -6,7 +6,7 @@ its writes are there. Leaves out: writing, and what follows (`step`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -51,6 +51,14 @@ async def read_marks(connection: Connection, *, whole: bool) -> list[WriterMark]
     return marks
 
 
+def newest_mark(cursors: Mapping[str, Mapping[str, Any]]) -> WriterMark | None:
+    """That of the last trainer that wrote; None where none did, or what is there is no mark."""
+    try:
+        return _mark_of(cursors[NAME])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 def has_written(marks: Sequence[WriterMark], life: str, writes: int) -> bool | None:
     """Whether that trainer's write with this number is on the log; None where that can't be told any more."""
     if any(mark.life == life and mark.writes >= writes for mark in marks):
@@ -60,6 +68,6 @@ def has_written(marks: Sequence[WriterMark], life: str, writes: int) -> bool | N
     return False if marks and marks[-1].life == life else None
 
 
-def _mark_of(body: dict[str, Any]) -> WriterMark:
+def _mark_of(body: Mapping[str, Any]) -> WriterMark:
     after = body.get("after")
     return WriterMark(str(body["life"]), int(body["writes"]), (str(after[0]), int(after[1])) if after else None)

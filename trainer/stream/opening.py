@@ -26,7 +26,7 @@ from rolloutlog.kafka.read.ends import Ends, Place, ends
 from rolloutlog.kafka.read.payloads import PayloadReader
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.read.tail import Tail
-from rolloutlog.kafka.run_record import RunRecord, agree, read_run
+from rolloutlog.kafka.run_record import RunRecord, agree
 from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of
@@ -91,12 +91,13 @@ async def open_parts(
     check_offline(run, settings, start)
     writer = StepWriter(connection, patience_s=settings.trainer.write_s)
     stack.push_async_callback(writer.close)
-    await writer.start()
+    run = await writer.start(run)  # with what the trainer before said
     policies = await stack.enter_async_context(PolicyLog(connection))
     history = policies.history
-    origin = await start_point(connection, start, settings, await read_run(connection), policies, now_ms())
     rollouts = await open_rollout_log(stack, connection, settings, run, policies)
-    marks, known = origin.marks.partitions, rollouts.known
+    known = rollouts.known
+    origin = await start_point(connection, start, settings, run, policies, known, now_ms())
+    marks = origin.marks.partitions
     if origin.forked is not None:
         await check_seals(connection, origin.forked)
     if origin.marks.said is not None and start.offsets is None and not start.latest:

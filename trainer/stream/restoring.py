@@ -86,6 +86,7 @@ class EndingsFold:
         self._passes, self.begun = passes, False
         self.pass_number = 1 if marks.said is None else marks.said.pass_number
         self.last_step = 0 if marks.said is None else marks.said.step
+        self._told_step = _told_step(marks, history)
         self._chunks: dict[int, dict[int, GroupsEnded]] = {number: {} for number in marks.chunks}
         self.endings = {number: EndedGroups(next_seed=mark.seeds) for number, mark in enumerate(marks.partitions)}
         for number, chunks in marks.chunks.items():
@@ -136,10 +137,14 @@ class EndingsFold:
             if not self._passes:
                 self.endings[partition].void(final.group, min(final.as_of, self._rollouts[partition]), offset)
             return
+        step = final.step
+        if final.reason is None and step > self._told_step:
+            log.warning("group-events/%d/%d is of step %d, which nobody has closed", partition, offset, step)
+            step = self._told_step
         if self._counts(final):
-            self.endings[partition].finish(final.group, final.step, offset, first=self._first(partition))
+            self.endings[partition].finish(final.group, step, offset, first=self._first(partition))
         if final.reason is None:
-            self.last_step = max(self.last_step, final.step)
+            self.last_step = max(self.last_step, step)
 
     def _first(self, partition: int) -> int:
         return 0 if self.begun else self._marks[partition].low
@@ -151,6 +156,16 @@ class EndingsFold:
             self._chunks = {number: {} for number in self._chunks}
             self.endings = {number: EndedGroups(next_seed=mark.seeds) for number, mark in enumerate(self._marks)}
         return not self._passes or said.pass_number == self.pass_number
+
+
+def _told_step(marks: SoundMarks, history: History) -> int:
+    """The last step that was told: what trains a group closes its step in the same transaction, so a final event of a
+    later one is no trainer's. Its group counts as ended all the same, since nobody may train one twice. No bound where
+    nobody knows which was the last."""
+    if marks.said is None or not marks.newest:
+        return LAST_POLICY
+    fork = history.forks.get(history.timeline)
+    return max(marks.said.step, 0 if fork is None else fork.step)
 
 
 def known_chunk(event: Event) -> GroupsEnded | None:

@@ -1,8 +1,9 @@
 """The marks that a start goes on from, and the chunks of ended groups that they name (design/trainer#watermarks).
 
-Guarantees: they are the newest live ones whose chunks are there, each naming one before it; others, which no trainer
-wrote, are passed over with a warning: such a start reads from older marks, or from the beginning. Where what it needs
-was deleted it is refused. Leaves out: what ended since (`restoring`).
+Guarantees: they are the newest live ones that a trainer can have written: none lies beyond the end of its topic, their
+chunks are there, each naming one before it, and so is a final event of the step that they close, which went into one
+transaction with them. Others are passed over with a warning: such a start reads from older marks, or from the
+beginning. Where what it needs was deleted it is refused. Leaves out: what ended since (`restoring`).
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from rolloutlog.contract.errors import RecordsDeleted
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import is_chunk, read_groups_ended
 from rolloutlog.contract.events.watermarks import PartitionMarks, Watermarks, newest_live
-from rolloutlog.contract.policies import History
+from rolloutlog.contract.policies import LAST_POLICY, History
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.vocabulary import EventType, RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.loop.changelog import read_chunks
-from rolloutlog.kafka.read.ends import Ends, ends
+from rolloutlog.kafka.read.ends import Ends, Place, ends
+from rolloutlog.kafka.read.tail import Tail
 
 log = logging.getLogger(__name__)
 
 BEGINNING = PartitionMarks(low=0, seeds=0, events=0)
+FIRST_LOOK, GROWTH = 64, 16
+"""How many records of a partition are looked at first for a final event, and how many times more each time."""
+FINALS = (EventType.GROUP_TRAINED, EventType.GROUP_DROPPED)
 
 
 @dataclass(slots=True)
@@ -57,32 +62,47 @@ class RecalledChunks:
 
 @dataclass(slots=True, frozen=True)
 class SoundMarks:
-    """`said` is None where no step left any; `chunks` by partition."""
+    """`said` is None where no step left any; `chunks` by partition. `newest`: none were passed over, so no step after
+    theirs is told."""
 
     said: Watermarks | None
     partitions: tuple[PartitionMarks, ...]
     chunks: Mapping[int, RecalledChunks]
+    newest: bool = False
 
 
 async def sound_marks(
-    connection: Connection, known: Iterable[Watermarks], history: History, partitions: int
+    connection: Connection,
+    known: Iterable[Watermarks],
+    history: History,
+    partitions: int,
+    rollouts: Mapping[Place, Ends],
+    *,
+    whole: bool,
 ) -> SoundMarks:
-    """The newest of those `known`. Raises RecordsDeleted."""
+    """The newest of those `known`, which are all, if `whole`; `rollouts` has the ends of that topic. Raises
+    RecordsDeleted."""
     foreign, left, count = list[Watermarks](), [*known], range(partitions)
-    there = await ends(connection, [Topic.GROUP_EVENTS])
+    there = {**await ends(connection, [Topic.GROUP_EVENTS, Topic.SEEDS]), **rollouts}
     while (said := newest_live(left, history)) is not None:
         marks = marks_of(said, partitions)
-        reading = (_chunks(connection, there[Topic.GROUP_EVENTS, number], number, marks[number]) for number in count)
-        found = await asyncio.gather(*reading, return_exceptions=True)  # so that none is still read when we go on
         try:
-            return SoundMarks(said, marks, {number: _sound(one) for number, one in enumerate(found)})
+            _check_ends(marks, there)
+            reading = (
+                _chunks(connection, there[Topic.GROUP_EVENTS, number], number, marks[number]) for number in count
+            )
+            found = await asyncio.gather(*reading, return_exceptions=True)  # so that none is still read when we go on
+            chunks = {number: _sound(one) for number, one in enumerate(found)}
+            await check_told(connection, said, history, there)
+            return SoundMarks(said, marks, chunks, newest=whole and not foreign)
         except Rejected as error:
             log.warning("what closes step %d of timeline %d is passed over: %s", said.step, said.timeline, error)
             left = [other for other in left if other is not said]
             foreign.append(said)
     for number in count if foreign else ():
         check_event_marks(connection, number, there[Topic.GROUP_EVENTS, number], BEGINNING)
-    return SoundMarks(None, marks_of(None, partitions), {number: RecalledChunks() for number in count})
+    nothing = {number: RecalledChunks() for number in count}
+    return SoundMarks(None, marks_of(None, partitions), nothing, newest=whole and not foreign)
 
 
 def marks_of(marks: Watermarks | None, partitions: int) -> tuple[PartitionMarks, ...]:
@@ -90,6 +110,59 @@ def marks_of(marks: Watermarks | None, partitions: int) -> tuple[PartitionMarks,
     if marks is None or len(marks.partitions) != partitions:
         return (BEGINNING,) * partitions
     return marks.partitions
+
+
+def _check_ends(marks: Iterable[PartitionMarks], there: Mapping[Place, Ends]) -> None:
+    """Whoever closed a step had read as far as it says. Raises Rejected."""
+    for number, mark in enumerate(marks):
+        said = {Topic.ROLLOUTS: mark.low, Topic.SEEDS: mark.seeds, Topic.GROUP_EVENTS: mark.events}
+        for topic, offset in said.items():
+            if offset > there[topic, number].high:
+                raise Rejected(RejectReason.INCONSISTENT, f"{topic}/{number} has nothing at {offset} yet")
+
+
+async def check_told(connection: Connection, said: Watermarks, history: History, there: Mapping[Place, Ends]) -> None:
+    """Look for a final event of the step that they close, the newest first: it lies at or above their own mark. A
+    resume closes the step that it goes on from without one, and over imported policies there are no steps. Raises
+    Rejected."""
+    fork = history.forks.get(said.timeline)
+    if said.step >= LAST_POLICY or (fork is not None and said.step <= fork.step):
+        return
+    places = [(Topic.GROUP_EVENTS, number) for number in range(len(said.partitions))]
+    lows = {place: max(said.partitions[place[1]].events, there[place].first) for place in places}
+    stops = {place: there[place].stable for place in places}
+    window = FIRST_LOOK
+    while any(lows[place] < stop for place, stop in stops.items()):
+        starts = {place: max(lows[place], stop - window) for place, stop in stops.items()}
+        if await _is_told(connection, said, starts, stops, there):
+            return
+        stops, window = starts, window * GROWTH
+    raise Rejected(RejectReason.INCONSISTENT, "no group was trained or dropped in it")
+
+
+async def _is_told(
+    connection: Connection,
+    said: Watermarks,
+    starts: Mapping[Place, int],
+    stops: Mapping[Place, int],
+    there: Mapping[Place, Ends],
+) -> bool:
+    """True where a final event of that step lies between."""
+    some = {place: start for place, start in starts.items() if start < stops[place]}
+    found = False
+    async with Tail(connection, some, known={place: there[place] for place in some}) as tail:
+        async for events in tail.until({place: stops[place] for place in some}):
+            found = found or any(_is_final_of(event, said) for event in events)
+    return found
+
+
+def _is_final_of(event: Event, said: Watermarks) -> bool:
+    """By its headers alone."""
+    headers = event.headers
+    try:
+        return headers.type in FINALS and (headers.timeline, headers.step) == (said.timeline, said.step)
+    except Rejected:
+        return False
 
 
 def _sound(found: RecalledChunks | BaseException) -> RecalledChunks:

@@ -15,11 +15,12 @@ from typing import Any, Literal, Protocol
 from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import PublishedPolicy, SavedCheckpoint
-from rolloutlog.contract.events.run import closed_steps, trainer_recorded
+from rolloutlog.contract.events.run import STEP, closed_steps, trainer_recorded
 from rolloutlog.contract.events.watermarks import newest_live
 from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.read.ends import Ends, Place
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.run_record import RunRecord
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
@@ -90,27 +91,36 @@ class StartPoint:
 
 
 async def start_point(
-    connection: Connection, start: Start, settings: Settings, run: RunRecord, policies: PolicyLog, now: int
+    connection: Connection,
+    start: Start,
+    settings: Settings,
+    run: RunRecord,
+    policies: PolicyLog,
+    rollouts: Mapping[Place, Ends],
+    now: int,
 ) -> StartPoint:
     """What a start or a resume goes on from, and what it says: the settings that it judges by, unless they are the last
     on the log, and a timeline where there is none, or one is resumed from.
 
-    Raises UnknownPolicy, NotFound, RunMismatch, RecordsDeleted.
+    `rollouts` has the ends of that topic. Raises UnknownPolicy, NotFound, RunMismatch, RecordsDeleted.
     """
     history, first = policies.history, list[Outgoing]()
     if run.trainer != settings.trainer.recorded():
         first.append(trainer_recorded(settings.trainer, source=SOURCE, now=now))
-    known = [*policies.checkpoints.values(), *closed_steps(run.facts)]
+    closed = closed_steps(run.facts)
+    known = [*policies.checkpoints.values(), *closed]
+    whole = len(closed) == sum(name.startswith(STEP) for name in run.facts)  # else some can't be read
     if start.resume is not None and (policy := await _policy_of(start.resume, settings.run_id, policies)) is not None:
         weights = await _weights_of(policy, start, settings.run_id, policies)
         there = forked(history, policy)
-        marks = await sound_marks(connection, known, there, run.partitions)
+        marks = await sound_marks(connection, known, there, run.partitions, rollouts, whole=whole)
         first += resumed_events(history, weights, marks.said, run=settings.run_id, now=now)
         is_policy = isinstance(start.resume, Policy) and policy in history.published
         return StartPoint(marks, first, there, None if is_policy else policies.checkpoints.get(policy))
     if start.timeline and not history.started and not history.imported:
         first += first_events(history, run=settings.run_id, now=now, uri=start.weights, digest=start.digest)
-    return StartPoint(await sound_marks(connection, known, history, run.partitions), first)
+    marks = await sound_marks(connection, known, history, run.partitions, rollouts, whole=whole)
+    return StartPoint(marks, first)
 
 
 async def _weights_of(policy: Policy, start: Start, run: str, policies: PolicyLog) -> PublishedPolicy:
