@@ -17,6 +17,7 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.kafka.loop.collection import SeldomCollected
 from rolloutlog.producers.checked_record import checked_rollout
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of
@@ -77,19 +78,22 @@ class Reader:
     settings: TrainerSettings = field(default_factory=TrainerSettings)
     assemblies: dict[int, Assembly] = field(default_factory=lambda: {n: Assembly(n) for n in range(PARTITIONS)})
 
+    seldom: SeldomCollected = field(default_factory=SeldomCollected)
+
     def __post_init__(self) -> None:
         self.sampler = Sampler(self.assemblies, DispatchPolicy(self.settings, history()), order_of(self.settings))
 
     def fold(self, events: Iterable[Event], *, keep: bool = True) -> None:
         """Take the events of a poll in by their headers, and then settle what they changed."""
         changed = set[tuple[int, str]]()
-        for event in events:
-            assembly = self.assemblies[event.partition]
-            fact = announced(event, PARTITIONS)
-            if assembly.wants(event) and (pending := assembly.fold(event, fact, keep_payload=keep)) is not None:
-                changed.add((event.partition, pending.id))
-        for partition, group in sorted(changed):
-            self.sampler.settle(partition, group, STEP)
+        with self.seldom:
+            for event in events:
+                assembly = self.assemblies[event.partition]
+                fact = announced(event, PARTITIONS)
+                if assembly.wants(event) and (pending := assembly.fold(event, fact, keep_payload=keep)) is not None:
+                    changed.add((event.partition, pending.id))
+            for partition, group in sorted(changed):
+                self.sampler.settle(partition, group, STEP)
 
     def read_values(self) -> None:
         """Read all values that weren't."""
@@ -103,7 +107,8 @@ class Reader:
     def draw(self, size: int) -> int:
         """Draw batch after batch; how many groups."""
         drawn = 0
-        while picks := self.sampler.pick(size, STEP):
-            self.sampler.take(picks)
-            drawn += len(picks)
+        with self.seldom:
+            while picks := self.sampler.pick(size, STEP):
+                self.sampler.take(picks)
+                drawn += len(picks)
         return drawn

@@ -40,8 +40,8 @@ from rolloutlog.trainer.stream.group_stream import GroupStream
 NAME = "stream"
 TOKENS, SEGMENT, MEMBERS = 1 << 20, 512, 32
 GROUPS, OPEN = 400, 100_000
-POLL = 64
-"""Records that a poll brings."""
+POLL = 1600
+"""Records of these that a poll brings (`rolloutlog.kafka.read.tail.POLL_BYTES`)."""
 WAITS, PAUSE_S = 200, 0.6
 BUDGET, LARGE = 16 << 20, 32_768
 """Byte budget of the stream whose memory is watched, and tokens of its records, of 300 KB each."""

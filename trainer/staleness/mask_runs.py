@@ -9,6 +9,7 @@ runs where the mask is made of runs, and on whole arrays elsewhere. Leaves out: 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -67,5 +68,5 @@ def tokens_in(spans: Spans) -> int:
 def masks_digest(members: Iterable[tuple[int, int, int, Spans]]) -> str:
     """Digest of a group's masks: `(member, attempt, response tokens, spans)` of each, in any order
     (decisions/staleness#66)."""
-    facts = (f"{m}.{a}/{n}:{spans.tolist()}" for m, a, n, spans in sorted(members, key=lambda row: row[:2]))
+    facts = (f"{m}.{a}/{n}:{spans.tolist()}" for m, a, n, spans in sorted(members, key=itemgetter(0, 1)))
     return id_of("masks", *facts)
