@@ -13,10 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
+from pathlib import Path
 
 from rolloutlog.broker.install.flock import locked
 from rolloutlog.broker.install.jars import fetch
 from rolloutlog.broker.install.java import java
+from rolloutlog.broker.install.start_cache import start_cache
 from rolloutlog.broker.install.start_progress import OnProgress, StartProgress, silent
 from rolloutlog.broker.lifetime import Lifetime
 from rolloutlog.broker.process import diagnosis, plan
@@ -37,7 +39,8 @@ ORPHAN_PATIENCE = 5.0
 class Cluster:
     """The nodes of the broker in `folder`, started with `lifetime` in the name of `owner` (None: in nobody's).
 
-    `properties` are Kafka's own, for nodes that are started from now on.
+    `properties` are Kafka's own, for nodes that are started from now on. Java's start cache is used where there is one;
+    nodes that are to make one write it as `makes` when they are stopped.
     """
 
     folder: BrokerFolder
@@ -46,6 +49,7 @@ class Cluster:
     fast_start: bool = False
     on_progress: OnProgress = silent
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    makes: Path | None = None
 
     def start(self, nodes: int | None = None, port: int | None = None) -> BrokerState:
         """Start what doesn't run of the broker, wait until it is ready, and return it.
@@ -112,7 +116,8 @@ class Cluster:
         return state
 
     def _launch(self, state: BrokerState, ids: Sequence[int]) -> BrokerState:
-        kafka = Kafka(java(), fetch(self.on_progress), self.fast_start)
+        jars = fetch(self.on_progress)
+        kafka = Kafka(java(), jars, self.fast_start, start_cache(java(), jars), self.makes)
         plan.wait_for_ports(state, ids)
         state = state.model_copy(update={"owner": self.owner})
         self.folder.write(state)

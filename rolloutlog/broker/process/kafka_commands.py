@@ -21,24 +21,31 @@ FORMAT_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """The programs of one installation: Java, jars, and whether the server is to start fast or to run fast."""
+    """The programs of one installation: Java, jars, and whether the server is to start fast or to run fast. `cache` is
+    Java's start cache, if it is there; where the server `makes` one it doesn't use one."""
 
     java: Path
     jars: Sequence[Path]
     fast_start: bool
+    cache: Path | None = None
+    makes: Path | None = None
 
     def server(self, folder: NodeFolder) -> list[str]:
         """The command that serves the node of `folder`."""
         options = [*SERVER_JVM, folder.marker, *([FAST_START] if self.fast_start else [])]
-        return self._command(folder, options, "kafka.Kafka", "server.properties")
+        made = self._cached() if self.makes is None else [f"-XX:AOTCacheOutput={self.makes}"]
+        return self._command(folder, [*options, *made], "kafka.Kafka", "server.properties")
 
     def format(self, folder: NodeFolder, cluster_id: str) -> None:
         """Make the node's data folder that of `cluster_id` (1 s); one whose formatting was cut short is made anew."""
         arguments = ["format", "--ignore-formatted", "-t", cluster_id, "-c", "server.properties"]
-        command = self._command(folder, [FAST_START], "kafka.tools.StorageTool", *arguments)
+        command = self._command(folder, [FAST_START, *self._cached()], "kafka.tools.StorageTool", *arguments)
         said = self._run(command, folder.path)
         if folder.identity() is None:
             raise BrokerFailed(f"{folder.data} can't be formatted: {said}", "is there room on that disk?")
+
+    def _cached(self) -> list[str]:
+        return [] if self.cache is None or not self.cache.is_file() else [f"-XX:AOTCache={self.cache}"]
 
     def _run(self, command: list[str], folder: Path) -> str:
         """Run to the end; the first line of what was said."""
