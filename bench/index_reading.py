@@ -1,8 +1,9 @@
-"""Where a restore's time goes: rows of the index read by a bare consumer, by ours, decoded, and folded.
+"""Where a restore's time goes: rows of the index read by a bare consumer, by ours, decoded, and folded; and of a round.
 
 Guarantees: the same rows from an embedded broker, one after another in one process, so each figure is what the one
-before it costs and more; seconds are of this process's CPU, for a million rows, the best of ROUNDS. Leaves out: the
-broker's own time, and memory (`restore`).
+before it costs and more, but for a round, which is read as a service reads it, without the rows before it; seconds are
+of this process's CPU, for a million rows, the best of ROUNDS. Leaves out: the broker's own time, and memory
+(`restore`).
 """
 
 from __future__ import annotations
@@ -14,22 +15,26 @@ from time import process_time
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from bench.report import Figure
-from bench.restore import MILLION, ROWS, SETTINGS, live_rows
+from bench.restore import MILLION, ROWS, SETTINGS, live_rows, restored, round_of
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.buffer.index.row_codec import decode, row_event
+from rolloutlog.buffer.index.row_codec import decode, encode, row_event
 from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.consumers.fold_rows import restore_all
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.loop.collection import SeldomCollected
-from rolloutlog.kafka.loop.index_reader import index_row
+from rolloutlog.kafka.loop.index_reader import index_row, read_index
+from rolloutlog.kafka.read.ends import ends_of
 from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.write.writing import Writer
 
 NAME = "index_reading"
 ROUNDS = 3
 BARE, OURS, DECODED, FOLDED = "a bare consumer", "ours", "and decoded", "and folded"
+ROUND = "in a round"
 
 
 def measure() -> list[Figure]:
@@ -42,7 +47,7 @@ def measure() -> list[Figure]:
 async def _seconds(servers: str) -> dict[str, float]:
     connection = await _filled(servers)
     reads: dict[str, Callable[[Connection], Awaitable[None]]] = {
-        BARE: _bare, OURS: _ours, DECODED: _decoded, FOLDED: _folded,
+        BARE: _bare, OURS: _ours, DECODED: _decoded, FOLDED: _folded, ROUND: _in_a_round,
     }  # fmt: skip
     best = dict.fromkeys(reads, float("inf"))
     for _ in range(ROUNDS):
@@ -61,7 +66,9 @@ async def _filled(servers: str) -> Connection:
     connection = await connect(settings)
     await create_topics(connection, settings)
     async with Writer(connection) as writer:
-        for value in live_rows(trained=True):
+        values = live_rows(trained=True)
+        rows, state = round_of(restored(values), len(values))
+        for value in [*values, *rows, encode(state)]:
             await writer.send(row_event(decode(value), partition=0, source="/bench", now=1))
     return connection
 
@@ -105,9 +112,19 @@ async def _folded(connection: Connection) -> None:
     fold.forgettable()
 
 
+async def _in_a_round(connection: Connection) -> None:
+    ends = await ends_of(connection, Topic.ROLLOUT_INDEX, 0)
+    index = (await read_index(connection, {0: ends}))[0]
+    shard = Shard.empty(0, Settings.model_validate({"namespace": "read", "buffer": SETTINGS}))
+    await restore_all(shard, index)
+    if len(shard.fold.pool.sources) != ROWS:
+        raise AssertionError(f"{len(shard.fold.pool.sources)} sources of {ROWS}")
+    shard.fold.forgettable()
+
+
 def _figures(seconds: dict[str, float]) -> Iterable[Figure]:
     for name, spent in seconds.items():
-        target = "<= 10" if name is FOLDED else ""
+        target = "<= 10" if name in (FOLDED, ROUND) else ""
         yield Figure(
             bench=NAME, name=f"{MILLION:,} rows, {name}", value=spent * MILLION / ROWS, unit="s", target=target,
             ratio=spent / seconds[BARE], against=BARE,

@@ -2,9 +2,9 @@
 
 Guarantees: rows are read and folded as a service does at its start, the shard row last, and what stays is kept as it
 keeps it. Each row has a group, an offset and anchors of its own. Of trained groups all records are still candidates; of
-open ones too, and each of their members is kept in detail. Decoding alone stands beside it. Seconds are of CPU; they
-and bytes are those of ROWS, and the seconds of a million what that comes to. Leaves out: the broker (`index_reading`),
-and reading chunks from it one by one.
+open ones too, and each of their members is kept in detail; those of trained ones are read from a round as well.
+Decoding alone stands beside it. Seconds are of CPU; they and bytes are those of ROWS, and the seconds of a million what
+that comes to. Leaves out: the broker (`index_reading`), and reading chunks from it one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.ended_chunks import CHUNK
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.row_codec import decode, encode
-from rolloutlog.buffer.index.rows import ChunkRow, FinalRow
+from rolloutlog.buffer.index.rows import ChunkRow, FinalRow, StateRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.contract.ids import ID_BYTES, id_of
 from rolloutlog.contract.settings import BufferSettings
@@ -93,6 +93,54 @@ def _live(name: str, *, trained: bool) -> Iterable[Figure]:
     )
 
 
+def round_of(live: Fold, first: int) -> tuple[list[bytes], StateRow]:
+    """The rows of a round of all that came to rest in a shard, at `first` and above, and the shard row behind them."""
+    live.places.end, live.rounds.transaction = first, first
+    live.rounds.least, live.rounds.most_rows = 0, first
+    rows = live.resting()
+    for offset, each in enumerate(rows, first):
+        live.placed(each, offset)
+    return [encode(each) for each in rows], live.state_row("digest")
+
+
+def recalled(values: Sequence[bytes], first: int, state: StateRow) -> Fold:
+    """The fold of a round."""
+    fold = Fold.empty(0, SETTINGS)
+    fold.recall(state)
+    for offset, value in enumerate(values, first):
+        fold.restore(decode(value), offset)
+    fold.restore(state, first + len(values))
+    fold.forgettable()
+    fold.state_row("digest")
+    return fold
+
+
+def _in_a_round() -> Iterable[Figure]:
+    """Seconds of writing and reading one, and bytes of it and kept, of a source of trained groups."""
+    values = live_rows(trained=True)
+    live, first = restored(values), len(values)
+    with SeldomCollected():
+        start = process_time()
+        rows, state = round_of(live, first)
+        writing = process_time() - start
+        start = process_time()
+        recalled(rows, first, state)
+        seconds = process_time() - start
+    yield Figure(
+        bench=NAME, name=f"{MILLION:,} live rows in a round", value=seconds * MILLION / ROWS, unit="s", target="<= 10"
+    )
+    yield Figure(bench=NAME, name="a source written in a round", value=writing * 1e6 / ROWS, unit="us")
+    size = sum(map(len, rows)) / ROWS
+    yield Figure(bench=NAME, name="a source in a round, on the index", value=size, unit="bytes")
+    tracemalloc.start()
+    fold = recalled(rows, first, state)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    yield Figure(
+        bench=NAME, name="a live row in a round", value=kept / len(fold.pool.sources), unit="bytes", target="< 200"
+    )
+
+
 def _chunk(number: int) -> bytes:
     names = (hashlib.blake2b(f"{number}.{n}".encode(), digest_size=ID_BYTES).digest() for n in range(CHUNK))
     return encode(ChunkRow(number, None, b"".join(names), number + 1))
@@ -129,4 +177,5 @@ def measure() -> Iterable[Figure]:
     """Live rows, and what ended."""
     yield from _live("of trained groups", trained=True)
     yield from _live("of open groups", trained=False)
+    yield from _in_a_round()
     yield from _ended()

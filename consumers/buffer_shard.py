@@ -66,7 +66,8 @@ class BufferShard:
                 f"the shard row {row.handle} was written under other settings than {self._settings.digest}"
             )
         self.shard.recall(state)
-        return Checkpoint({topic: state.next_offset(topic) for topic in INPUT_TOPICS}, state.needed, state.chunk)
+        inputs = {topic: state.next_offset(topic) for topic in INPUT_TOPICS}
+        return Checkpoint(inputs, state.needed, state.chunk, state.reads)
 
     def recall_chunk(self, row: Event) -> int | None:
         """Take the ids of ended groups; where the chunk before lies. Raises IndexMismatch."""

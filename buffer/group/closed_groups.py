@@ -85,6 +85,25 @@ class ClosedGroups(MutableMapping[str, ClosedGroup]):
         if self._at_rest.pop(group, None) is None:
             del self._seen[group]
 
+    def resting(self) -> Iterator[str]:
+        """Groups that are read to their end."""
+        yield from self._at_rest
+        yield from (group for group, seen in self._seen.items() if seen.group is None)
+
+    def at_rest(self, group: str) -> bytes | None:
+        """Its bytes, if it is here and read to its end."""
+        seen = self._seen.get(group)
+        if seen is None:
+            return self._at_rest.get(group)
+        return None if seen.group is not None else _packed(seen)
+
+    def rest(self, group: str, packed: bytes) -> ClosedGroup:
+        """Those are its bytes; an object to look at. Raises ValueError for others."""
+        closed = _unpacked(packed)
+        self._seen.pop(group, None)
+        self._at_rest[group] = packed
+        return closed
+
     def put_away(self) -> None:
         """Nobody holds an object of these any more."""
         for group in self._got:

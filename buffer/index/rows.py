@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from rolloutlog.buffer.index.index_row import Attempt, EventRow, IndexRow, Member, Number, Place, Size, Text
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.round_rows import RoundKind, WholeRound
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.ids import ID_BYTES, ended_id
 from rolloutlog.contract.topics import Topic
@@ -175,7 +176,7 @@ class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
     `rollouts` of the oldest source: older ones were evicted. The fold's rows begin at the offset `begins`; `whole`
     False while a reindex hasn't read its inputs to their end. `wanted` is where the newest row of wanted seeds lies
     that was written before, `chunk` the newest chunk. `source` is the next offset to fold of the source's `rollouts`,
-    None where there is none or all of it is folded.
+    None where there is none or all of it is folded. `round` is the newest whole one, None where rows alone restore.
 
     One key a partition: the newest shard row is the truth.
     """
@@ -196,6 +197,12 @@ class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
     wanted: Number | None
     chunk: Number | None = None
     source: Number | None = None
+    round: WholeRound | None = None
+
+    @property
+    def reads(self) -> int:
+        """The first row that a restore reads."""
+        return self.needed if self.round is None else self.round.reads
 
     def next_offset(self, topic: Topic) -> int:
         """Next offset to fold of an input topic."""
@@ -204,4 +211,4 @@ class StateRow(IndexRow, frozen=True, kw_only=True, tag="state"):
 
 GroupRow = RolloutRow | AnnotationRow | TakeRow | CancelRow | SeedRow | SeedCancelRow | ExpiryRow | FinalRow
 """A row that says something of a group."""
-Row = GroupRow | CarriedRow | EndedRow | ChunkRow | WantedRow | StateRow
+Row = GroupRow | CarriedRow | EndedRow | ChunkRow | RoundKind | WantedRow | StateRow

@@ -6,6 +6,7 @@ prefixes, never of how they interleave. Leaves out: reading events (`indexing`),
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from rolloutlog.buffer.group.group_state import unpacked_group
 from rolloutlog.buffer.group.member import Member, Record
 from rolloutlog.buffer.group.open_group import REFUSED, OpenGroup, mark_of, shape_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, RoundKind, SourcesRow
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
@@ -36,6 +38,8 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.index.source_rows import ends_source, of_source
 from rolloutlog.buffer.shard.forgetting import Forgetting
 from rolloutlog.buffer.shard.group_table import GroupTable
+from rolloutlog.buffer.shard.round_reading import RoundReading
+from rolloutlog.buffer.shard.rounds import Rounds
 from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.shard.tally import EVAL, TRAINED, Tally
 from rolloutlog.buffer.sources.pool import Pool
@@ -65,6 +69,8 @@ class Fold:
     source_next: int | None = None
     forgetting: Forgetting = field(default_factory=Forgetting, compare=False)
     places: RowPlaces = field(default_factory=RowPlaces, compare=False)
+    rounds: Rounds = field(default_factory=Rounds, compare=False)
+    reading: RoundReading | None = field(default=None, compare=False)
     whole: bool = field(default=True, compare=False)
     changes: int = field(default=0, compare=False)
     census: Tally = field(default_factory=Tally, compare=False)
@@ -92,7 +98,7 @@ class Fold:
                 return Disposition.TAKEN
             case CarriedRow():
                 return self._carried(row)
-            case WantedRow():
+            case WantedRow() | GroupsRow() | SourcesRow() | DroppedRow():
                 return Disposition.TAKEN  # it is told from the state, which it doesn't change
             case _:
                 return self._of_group(row)
@@ -333,6 +339,10 @@ class Fold:
         """The newest shard row, before the rows that it closes: what was evicted by then needn't be looked at."""
         self.pool.floor = row.sources_from
         self.places.recall(row)
+        self.rounds.recall(row)
+        if row.round is not None:
+            self.pool.floor = max(row.sources_from, row.round.place)
+            self.reading = RoundReading(self.groups, self.pool, self.places, row.sources_from)
 
     def recall_chunk(self, row: ChunkRow, offset: int) -> int | None:
         """A chunk that lies below the rows that are read; where the next one lies."""
@@ -345,13 +355,38 @@ class Fold:
         if topic is Topic.ROLLOUTS:
             self.pool.settle(next_offset)
 
+    def restore(self, row: Row, offset: int) -> None:
+        """Fold a row of the index. Raises Rejected."""
+        if self.reading is not None and self.rounds.is_above(offset):
+            raise Rejected(RejectReason.SHAPE, f"row {self.reading.number} of the round isn't there")
+        if not isinstance(row, GroupsRow | SourcesRow | DroppedRow):
+            self.apply(row)
+            self.placed(row, offset)
+            if self.reading is not None:
+                self.reading.pass_by(row, offset)
+        elif self.reading is not None and self.rounds.has(offset):
+            self.reading.read(row, self.next_offsets[Topic.ROLLOUTS])
+            self.placed(row, offset)
+            if isinstance(row, SourcesRow) and row.place is not None:
+                self.reading = None
+        else:
+            self.places.end = offset + 1
+
     def placed(self, row: Row, offset: int) -> None:
         """A row lies at `offset` on the index."""
         self.places.placed(row, offset, self.groups, self.pool)
+        if isinstance(row, GroupsRow | SourcesRow | DroppedRow):
+            self.rounds.placed(row, offset, self.places, self.pool)
 
     def carried(self) -> list[CarriedRow]:
         """Rows that spare a restore all that lies after the first rows of old groups."""
         return self.places.carry(self.groups, self.pool)
+
+    def resting(self, carried: Collection[str] = (), written: int = 0) -> list[RoundKind]:
+        """Rows of the round that is under way, or due: what came to rest, as it is now. `carried` groups are in the
+        same transaction, which has so many rows `written` besides."""
+        at = self.next_offsets[Topic.ROLLOUTS]
+        return [*self.rounds.rows(self.groups, self.pool, self.places, at, carried, written)]
 
     def forgettable(self) -> list[EndedRow]:
         """Rows of the groups that can be forgotten now; at most a chunk of them."""
@@ -367,12 +402,13 @@ class Fold:
         """The shard row of this moment."""
         at = self.next_offsets
         self.groups.read_to(at[Topic.ROLLOUTS])
+        needed = self.needed
         return StateRow(
             rollouts=at[Topic.ROLLOUTS],
             seeds=at[Topic.SEEDS],
             group_events=at[Topic.GROUP_EVENTS],
             settings=settings_digest,
-            needed=self.needed,
+            needed=needed,
             sources_from=self.pool.oldest if self.pool.sources or self.source_next is None else -BEFORE,
             resolved=self.groups.resolved,
             drawn=self.drawn,
@@ -383,6 +419,7 @@ class Fold:
             wanted=self.places.wanted,
             chunk=self.places.chunks.newest,
             source=self.source_next,
+            round=self.rounds.told(needed),
         )
 
     def numbers(self) -> dict[str, int]:

@@ -80,6 +80,15 @@ class GroupTable:
             heappush(self.unread, (entry.as_of, group))
         self.changed.add(group)
 
+    def rest(self, group: str, packed: bytes) -> ClosedGroup:
+        """Those bytes are all that was folded of an ended group, which counts already; it is looked at once more.
+        Raises ValueError for others."""
+        if group in self.opened:
+            self._take_out(group)
+        self.changed.discard(group)
+        self.touched.add(group)
+        return self.closed.rest(group, packed)
+
     def _take_out(self, group: str) -> OpenGroup:
         opened = self.opened.pop(group)
         self._open_derived -= opened.counted_derived

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 
 from rolloutlog.buffer.group.group_state import packed_group
 from rolloutlog.buffer.index.ended_chunks import EndedChunks
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, EndedRow, Row, SeedRow, StateRow, WantedRow
 from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.sources.pool import Pool
@@ -65,7 +67,7 @@ class RowPlaces:
                 pool.sources.placed(row.offset, offset)
             case WantedRow():
                 self.wanted = offset
-            case StateRow():
+            case StateRow() | RoundRow():
                 pass
             case CarriedRow():
                 self.groups.pop(row.group, None)
@@ -77,6 +79,21 @@ class RowPlaces:
                     self.groups.setdefault(row.group, offset)
                 if isinstance(row, SeedRow) and row.draws and row.seed.source is not None:
                     self._drew(row.seed.source.where.place, offset, pool)
+
+    def carry_on(self, group: str, first: int | None, carried: int | None) -> None:
+        """A round says where the rows of that group begin; what was read of it before says less."""
+        if first is not None:
+            self.groups[group] = first
+            self.carried.pop(group, None)
+            if carried is not None:
+                self.carried[group] = carried
+
+    def sort(self, place: int, early: dict[int, int], pool: Pool) -> None:
+        """A round was read, with all sources below `place`; `early` are seeds that drew one of them before its own row.
+        Of others that were read some drew it later."""
+        known = {source: row for source, row in self.early.items() if source >= place or _is_early(source, row, pool)}
+        self.early = dict(sorted({**known, **early}.items(), key=itemgetter(1)))
+        self.groups = dict(sorted(self.groups.items(), key=itemgetter(1)))
 
     def _drew(self, source: int, offset: int, pool: Pool) -> None:
         """A seed drew that source; its row is needed with it where it lies before the source's own."""
@@ -115,3 +132,10 @@ class RowPlaces:
             if (entry := groups.find(group)) is not None
         ]
         return rows if all(len(row.state) <= MOST_BYTES for row in rows) else []
+
+
+def _is_early(source: int, row: int, pool: Pool) -> bool:
+    """True for a row before that of a source."""
+    slot = pool.sources.slot_of(source)
+    first = None if slot is None else pool.sources.first_row(slot)
+    return first is not None and row < first

@@ -105,10 +105,9 @@ class Shard:
 
     def restore(self, row: Row, offset: int) -> None:
         """Fold one row of the index."""
-        self.fold.apply(row)
+        self.fold.restore(row, offset)
         if isinstance(row, WantedRow):
             self.wanted.last = row
-        self.fold.placed(row, offset)
 
     def read(self, event: Event, body: Resolved | None = None, *, now: int, clock: float) -> None:
         """Fold one event, from its body (None: the one that it carries); bad ones become dead letters."""
@@ -332,8 +331,8 @@ class Shard:
         places, retention_ms = self.fold.places, self.settings.topics.retention_ms
         if (chunk := places.chunks.due(places.end - places.far, now, retention_ms)) is not None:
             rows.append(chunk)
-        rows += self.fold.carried()
-        return rows
+        carried = self.fold.carried()
+        return [*rows, *carried, *self.fold.resting({row.group for row in carried}, len(self.rows))]
 
     def _emit(self, now: int, clock: float) -> list[Outgoing]:
         if not self.ready:
@@ -344,9 +343,12 @@ class Shard:
 
     def committed(self, offsets: Sequence[int]) -> None:
         """What `flush` returned is on the log, at these offsets."""
-        for (row, _), offset in zip(self.rows, offsets[-len(self.rows) :], strict=True):
+        placed, newest = offsets[-len(self.rows) :], self.fold.rounds.newest
+        self.fold.rounds.transaction = next(iter(placed), 0)
+        for (row, _), offset in zip(self.rows, placed, strict=True):
             self.fold.placed(row, offset)
-        self.rows, self.dead_letters, self.seeds, self.is_dirty = [], [], [], self.is_behind
+        is_told = self.fold.rounds.newest is newest  # by the shard row, which comes before a round is whole
+        self.rows, self.dead_letters, self.seeds, self.is_dirty = [], [], [], self.is_behind or not is_told
 
     def source_passed(self, next_offset: int | None) -> None:
         """The source was read up to there; None: all of it."""

@@ -33,7 +33,8 @@ class Pool:
     `early` holds marks of records that aren't folded yet, the lowest of which is the first of `awaited`. `live` follows
     every change, of the fold and of what is in flight; `evicted` counts the candidates that weren't kept. `waiting` are
     groups by the source from which they were drawn, which must leave before they can be forgotten; `freed` are those of
-    which it did, or a record of their own that `holds` named.
+    which it did, or a record of their own that `holds` named. `dropped` has how many candidates are left of each source
+    that gave some away, while somebody asks.
     """
 
     capacity: int
@@ -48,6 +49,7 @@ class Pool:
     waiting: dict[int, set[str]] = field(default_factory=dict[int, "set[str]"], compare=False)
     freed: set[str] = field(default_factory=set[str], compare=False)
     evicted: Counter[Eviction] = field(default_factory=Counter[Eviction], compare=False)
+    dropped: dict[int, int] | None = field(default=None, compare=False)
 
     @classmethod
     def empty(cls, settings: BufferSettings) -> Pool:
@@ -109,12 +111,16 @@ class Pool:
         self.limits.shrink(SourceRecord(self.sources, slot), 1)
         self.size -= 1
         self.evicted[why] += 1
+        if self.dropped is not None:
+            self.dropped[self.sources.offset(slot)] = self.sources.size(slot)
 
     def _evict(self, slot: int, why: Eviction) -> None:
         sources, size = self.sources, self.sources.size(slot)
         offset, group = sources.offset(slot), sources.group(slot)
         self.size -= size
         self.evicted[why] += size
+        if self.dropped is not None:
+            self.dropped[offset] = 0
         if self.limits.is_set:
             self.limits.remove(SourceRecord(sources, slot))
         self.live.remove(slot)
@@ -125,6 +131,11 @@ class Pool:
         if sources.is_sparse:
             sources.compact()
             self.live.renumber()
+
+    def keep(self, offset: int, left: int) -> None:
+        """So many candidates are left of a source, the last ones, if it is here."""
+        while (slot := self.sources.slot_of(offset)) is not None and self.sources.size(slot) > left:
+            self._evict_first(slot, Eviction.CAPACITY)
 
     @property
     def oldest(self) -> int:

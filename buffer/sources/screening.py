@@ -124,6 +124,13 @@ class Screening:
         offer = kind.offers.setdefault(known, Offer.of(kind.like, known)) if any(known) else None
         return _Screened(offer, tuple(skipped))
 
+    def offer_like(self, like: RolloutRow, counts: tuple[int, ...]) -> Offer:
+        """What was found in a record with those shared facts. Raises ValueError for counts of other settings."""
+        if len(counts) != len(self._rules):
+            raise ValueError(f"counts of {len(counts)} derivations; there are {len(self._rules)}")
+        kind = self._kind_of(like)
+        return kind.offers.setdefault(counts, Offer.of(kind.like, counts))
+
     def _kind_of(self, row: RolloutRow) -> _Kind:
         facts = shared_facts(row)
         if (known := self._kinds.get(facts)) is None:

@@ -213,7 +213,55 @@ class SourceTable(Mapping[int, "SourceRecord"]):
         """Offset of its row on the index, as far as it is known."""
         return None if (row := self._rows[slot]) == NOWHERE else row
 
+    def first_from(self, place: int) -> int | None:
+        """The first slot at or above a place."""
+        at = bisect_left(self._offsets, place, self._first)
+        while at < len(self._flags) and self._flags[at] & GONE:
+            at += 1
+        return at if at < len(self._flags) else None
+
+    def is_gone(self, slot: int) -> bool:
+        """True for an empty slot."""
+        return bool(self._flags[slot] & GONE)
+
+    def flags(self, slot: int) -> int:
+        """What `extend` takes again."""
+        return self._flags[slot]
+
+    @property
+    def tail_end(self) -> int:
+        """Where the next tail begins."""
+        return len(self._tails)
+
     # what changes
+
+    def extend(
+        self,
+        offsets: array[int],
+        rows: array[int],
+        rewards: array[float],
+        groups: Sequence[str],
+        flags: bytes,
+        starts: array[int],
+        tails: bytes,
+    ) -> int:
+        """Take in many, all above those that are here, with the ends of their tails; the first of their slots. `offers`
+        and `live` are the caller's."""
+        first = len(self._offsets)
+        heads, known = self._heads, self._groups
+        for slot, group in enumerate(groups, first):
+            before = heads.get(group, NOWHERE) - self._base
+            heads[group] = slot + self._base
+            self._kin.append(slot - before if before >= 0 else 0)
+            known.append(known[before] if before >= 0 else group)  # one text for all
+        self._offsets.extend(offsets)
+        self._rows.extend(rows)
+        self._rewards.extend(rewards)
+        self._flags += flags
+        self._starts.extend(starts)
+        self._tails += tails
+        self._count += len(offsets)
+        return first
 
     def append(self, row: RolloutRow, offer: Offer, live: tuple[int, ...], *, dead: bool, heeded: bool) -> int:
         """Take in the newest; its slot."""

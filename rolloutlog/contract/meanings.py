@@ -29,6 +29,7 @@ EVENTS: Mapping[EventType, str] = {
     EventType.FINAL_INDEXED: "row of a group's final event",
     EventType.ENDED_INDEXED: "a group that ended and is forgotten, or a chunk of their ids",
     EventType.GROUP_CARRIED: "an old group that still counts, told again, so that no restore needs its rows",
+    EventType.SOURCES_CARRIED: "sources of the buffer in bulk, so that a restore needn't read them row by row",
     EventType.SEEDS_WANTED: "seeds that nobody has taken, where a worker group without offsets starts",
     EventType.SHARD_STATE: "the last record of a shard's transaction: next offset of each input, settings digest",
     EventType.SEED_EMITTED: "workers are asked for one new group, or for members of one",

@@ -176,6 +176,7 @@ TOPICS: dict[Topic, TopicSpec] = {
                 T.FINAL_INDEXED,
                 T.ENDED_INDEXED,
                 T.GROUP_CARRIED,
+                T.SOURCES_CARRIED,
                 T.SEEDS_WANTED,
                 T.SHARD_STATE,
             ),

@@ -31,6 +31,7 @@ class EventType(StrEnum):
     FINAL_INDEXED = "final.indexed"
     ENDED_INDEXED = "ended.indexed"
     GROUP_CARRIED = "group.carried"
+    SOURCES_CARRIED = "sources.carried"
     SEEDS_WANTED = "seeds.wanted"
     SHARD_STATE = "shard.state"
     SEED_EMITTED = "seed.emitted"

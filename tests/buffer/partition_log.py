@@ -124,7 +124,7 @@ class Owner:
 
 
 def recall(shard: Shard, rows: dict[int, Row]) -> None:
-    """Restore as the service does: the newest shard row, the chunks that it names, then the rows from `needed` on."""
+    """Restore as the service does: the newest shard row, the chunks that it names, then the rows that it reads."""
     state = next((row for row in reversed(rows.values()) if isinstance(row, StateRow)), None)
     if state is None:
         return
@@ -136,7 +136,7 @@ def recall(shard: Shard, rows: dict[int, Row]) -> None:
             raise AssertionError(f"{chunk} where a chunk should lie")
         at = shard.recall_chunk(chunk, at)
     for offset, row in rows.items():
-        if offset >= state.needed:
+        if offset >= state.reads:
             shard.restore(row, offset)
 
 

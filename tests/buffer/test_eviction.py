@@ -165,7 +165,7 @@ def restored(live: Fold, index: list[Row], heir: Fold) -> Fold:
     state = live.state_row("s")
     heir.recall(state)
     for offset, row in enumerate(index):
-        if offset >= state.needed:
+        if offset >= state.reads:
             heir.apply(row)
             heir.placed(row, offset)
     heir.apply(state)

@@ -14,6 +14,7 @@ from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import StateRow
 from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.shard.rounds import LEAST
 from rolloutlog.buffer.shard.row_places import FAR
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.events.event import Event, Outgoing
@@ -105,10 +106,14 @@ def inputs(*topics: list[Outgoing]) -> dict[Topic, list[Event]]:
     return {topic: log.topics[topic] for topic in INPUT_TOPICS}
 
 
-def run(topics: dict[Topic, list[Event]], random: Random, far: int = FAR) -> tuple[Fold, list[bytes]]:
+def run(
+    topics: dict[Topic, list[Event]], random: Random, far: int = FAR, least: int = LEAST
+) -> tuple[Fold, list[bytes]]:
     """Fold everything in some interleaving with some flushes; the state, and the rows that it wrote."""
     shard, rows = Shard.empty(0, SETTINGS), list[bytes]()
-    shard.fold.places.far = far
+    shard.fold.places.far, shard.fold.rounds.least = far, least
+    shard.fold.rounds.ahead = random.randrange(2)
+    shard.fold.rounds.most_rows, shard.fold.rounds.most_bytes = random.randrange(1, 4), random.choice((1, 400))
     queues = {topic: list(events) for topic, events in topics.items() if events}
     while queues:
         topic = random.choice(sorted(queues))
@@ -161,7 +166,7 @@ def test_a_shard_is_the_fold_of_its_rows_before_and_after_compaction(
 @given(LOGS, st.randoms(use_true_random=False))
 def test_a_restore_reads_what_is_needed_and_equals_the_shard(topics: dict[Topic, list[Event]], random: Random) -> None:
     """Also where groups are carried, which hold a few rows alone."""
-    live, values = run(topics, random, far=random.randrange(6))
+    live, values = run(topics, random, far=random.randrange(6), least=random.randrange(6))
     rows = {offset: decode(value) for offset, value in enumerate(values)}
     left = {row.key: offset for offset, row in rows.items()}
     restored = Shard.empty(0, SETTINGS)

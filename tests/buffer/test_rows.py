@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.round_rows import Drawn, DroppedRow, GroupsRow, Noted, RestingGroup, SourcesRow, WholeRound
 from rolloutlog.buffer.index.row_codec import decode, encode, facts, row_event
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
@@ -104,6 +105,7 @@ STATE = StateRow(
     begins=10,
     whole=True,
     wanted=None,
+    round=WholeRound(4, 9, 1, 2),
 )
 OTHERS = [
     AnnotationRow(1, "k", "g", 3, 0, 1, True, 0.5),
@@ -116,6 +118,26 @@ OTHERS = [
     EndedRow("g"),
     ChunkRow(3, 17, bytes(range(32)), 4, 1_790_000_000_000),
     CarriedRow("g", 7, b"state"),
+    GroupsRow(0, 3, [RestingGroup("g", 7, None, b"state")]),
+    SourcesRow(
+        1,
+        4,
+        b"1",
+        b"2",
+        b"3",
+        b"4",
+        b"5",
+        b"6",
+        b"7",
+        b"8",
+        ["g"],
+        [(ROW, [1])],
+        [Noted(0, None, ["n"])],
+        [Drawn(0, 2, [(1, 3, True)])],
+        [],
+        -1,
+    ),
+    DroppedRow(1, 5, [(-7, 0)]),
     WantedRow([1, 5], 9),
     STATE,
 ]

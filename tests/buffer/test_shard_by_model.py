@@ -57,6 +57,8 @@ class ShardMachine(RuleBasedStateMachine):
     def _empty(self) -> Shard:
         shard = Shard.empty(0, SETTINGS)
         shard.fold.places.far = FAR
+        rounds = shard.fold.rounds
+        rounds.least, rounds.most_rows, rounds.most_bytes, rounds.ahead = FAR, 1, 1, 0
         return shard
 
     def _say(self, record: Outgoing, said: Said) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.row_codec import decode
 from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, Row, StateRow, WantedRow
 from rolloutlog.buffer.shard.fold import Fold
@@ -48,7 +49,9 @@ class PartitionAccount:
     @property
     def event_rows(self) -> list[Row]:
         """Those of an event, whose key is theirs alone."""
-        return [row for row in self.rows if not isinstance(row, CarriedRow | ChunkRow | StateRow | WantedRow)]
+        return [
+            row for row in self.rows if not isinstance(row, CarriedRow | ChunkRow | RoundRow | StateRow | WantedRow)
+        ]
 
     @property
     def seeds(self) -> list[Seed]:

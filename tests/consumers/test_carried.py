@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
+from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.rows import CarriedRow
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.consumers.audit.auditor import audit
@@ -32,6 +33,7 @@ async def drained(connection: Connection, settings: Settings) -> Fold:
         def factory(partition: int) -> BufferShard:
             shard = shards.setdefault(partition, BufferShard(partition, settings, payloads, None))
             shard.shard.fold.places.far = FAR
+            shard.shard.fold.rounds.least = FAR
             return shard
 
         await asyncio.wait_for(PartitionLoop(connection, factory, OPTIONS).run(drain=True), 90)
@@ -52,6 +54,7 @@ async def test_an_old_group_is_carried_and_whoever_reads_finds_everything_once(s
     live = await drained(connection, settings)
     (account,) = await read_account(connection, settings)
     assert group_id("old") in {row.group for row in account.rows if isinstance(row, CarriedRow)}
+    assert any(isinstance(row, RoundRow) for row in account.rows)
     restored = await drained(connection, settings)
     assert restored == live
     assert restored.groups.opened[group_id("old")].group.members[0].record is not None

@@ -64,12 +64,14 @@ class Moment:
 
 @dataclass(slots=True, frozen=True)
 class Checkpoint:
-    """What a shard row says: how far the inputs were read, the first row that a restore needs, and where the newest
-    chunk lies."""
+    """What a shard row says: how far the inputs were read, the first row that must be there, where the newest chunk
+    lies,
+    and the first row that a restore reads, if that isn't the first one (design/buffer#rounds)."""
 
     inputs: Inputs
     needed: int = 0
     chunk: int | None = None
+    reads: int | None = None
 
 
 class ShardHandler(Protocol):

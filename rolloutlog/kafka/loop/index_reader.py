@@ -46,8 +46,8 @@ class Index:
         return self._rows(0 if self.state is None else self.state.begins)
 
     def needed_rows(self) -> AsyncIterator[list[Placed]]:
-        """The rows that a restore needs, after the chunks. Raises IndexMismatch."""
-        return self._rows(0 if self.state is None else self.state.needed)
+        """The rows that a restore reads, after the chunks. Raises IndexMismatch."""
+        return self._rows(0 if self.state is None else self.state.reads)
 
     async def read_chunks(self, read: Callable[[Event], int | None]) -> None:
         """The chunks of ended groups, newest first; `read` says where the one before lies."""

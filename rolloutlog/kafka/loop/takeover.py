@@ -78,7 +78,8 @@ async def _restore(
     checkpoint = shard.recall(row)
     check_beginning(context.connection, options.index, partition, index, checkpoint.needed)
     count = await read_chunks(context.connection, options.index, partition, checkpoint.chunk, shard.recall_chunk)
-    async for rows in rows_from(context.connection, options.index, partition, checkpoint.needed, index):
+    first = checkpoint.needed if checkpoint.reads is None else checkpoint.reads
+    async for rows in rows_from(context.connection, options.index, partition, first, index):
         shard.restore(rows)
         count += len(rows)
     return HeldShard(shard, checkpoint.inputs, row_id(row)), count

@@ -1,0 +1,233 @@
+"""Sources as columns in a row of the index, and back in bulk (design/buffer#rounds).
+
+Guarantees: what is taken in equals what was written down, but for what isn't in the fold; a column that doesn't fit the
+others is a ValueError, what a tail says is looked at when its source is. Leaves out: which sources a row has, and when
+(`rolloutlog.buffer.shard.rounds`).
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from rolloutlog.buffer.index.round_rows import Drawn, Noted, SourcesRow
+from rolloutlog.buffer.sources.pool import Pool
+from rolloutlog.buffer.sources.screening import Screening
+from rolloutlog.buffer.sources.source_table import (
+    DEAD,
+    NOWHERE,
+    UNHEEDED,
+    WATCHED,
+    Offer,
+    SourceRecord,
+    SourceTable,
+    Told,
+)
+
+PLACE, REWARD, SHORT, LENGTH = np.dtype("<i8"), np.dtype("<f8"), np.dtype("<u2"), np.dtype("<u4")
+ENTRY = 48
+"""Bytes that a source takes besides its tail, and what was said of it."""
+NOTE, CANDIDATE = 36, 6
+NO_NAME = "-"
+"""A row must name a group."""
+
+
+def slots_of(sources: SourceTable, place: int, most_bytes: int) -> list[int]:
+    """Slots from a place on, as many as so many bytes hold; one at least, if there is any."""
+    found, size = list[int](), 0
+    first = sources.first_from(place)
+    for slot in range(sources.slot_count if first is None else first, sources.slot_count):
+        if sources.is_gone(slot):
+            continue
+        size += ENTRY + len(sources.tail(slot)) + _said(sources, slot)
+        if found and size > most_bytes:
+            break
+        found.append(slot)
+    return found
+
+
+def _said(sources: SourceTable, slot: int) -> int:
+    offset = sources.offset(slot)
+    told = sources.told.get(offset)
+    return CANDIDATE * len(sources.made.get(offset, ())) + (0 if told is None else NOTE * len(told.notes))
+
+
+def packed_sources(
+    sources: SourceTable, slots: Sequence[int], seeds: dict[int, int], *, side: int, number: int, place: int | None
+) -> SourcesRow:
+    """The sources in those slots as a row; `seeds` are rows of early seeds by place."""
+    offsets = [sources.offset(slot) for slot in slots]
+    groups: dict[str, int] = {}
+    group_at = [groups.setdefault(sources.group(slot), len(groups)) for slot in slots]
+    offers: dict[int, tuple[int, Offer]] = {}
+    like_at = [offers.setdefault(id(offer := sources.offers[slot]), (len(offers), offer))[0] for slot in slots]
+    tails = [sources.tail(slot) for slot in slots]
+    return SourcesRow(
+        side=side,
+        number=number,
+        offsets=np.array(offsets, PLACE).tobytes(),
+        rows=np.array([_row(sources, slot) for slot in slots], PLACE).tobytes(),
+        rewards=np.array(
+            [np.nan if (said := sources.reward(slot)) is None else said for slot in slots], REWARD
+        ).tobytes(),
+        flags=bytes(sources.flags(slot) for slot in slots),
+        group_at=np.array(group_at, SHORT).tobytes(),
+        like_at=np.array(like_at, SHORT).tobytes(),
+        lengths=np.array([len(tail) for tail in tails], LENGTH).tobytes(),
+        tails=b"".join(tails),
+        groups=list(groups),
+        likes=[(replace(offer.like, group=NO_NAME), list(offer.counts)) for _, offer in offers.values()],
+        told=[
+            Noted(index, told.reward, sorted(told.notes))
+            for index, offset in enumerate(offsets)
+            if (told := sources.told.get(offset)) is not None
+        ],
+        drawn=[*_drawn(sources, offsets, slots)],
+        seeds=[(index, seeds[offset]) for index, offset in enumerate(offsets) if offset in seeds],
+        place=place,
+    )
+
+
+def _row(sources: SourceTable, slot: int) -> int:
+    return NOWHERE if (row := sources.first_row(slot)) is None else row
+
+
+def _drawn(sources: SourceTable, offsets: Sequence[int], slots: Sequence[int]) -> Iterator[Drawn]:
+    for index, offset in enumerate(offsets):
+        if (made := sources.made.get(offset)) is not None:
+            said = [(at, one.draws, one.refused) for at, one in enumerate(made) if one.draws or one.refused]
+            if said or len(made) < sources.offers[slots[index]].size:
+                yield Drawn(index, len(made), said)
+
+
+class _Columns(NamedTuple):
+    """Of sources of a row: place, row, newest reward, flags, the number of its group and of what it is like, and where
+    its tail ends in `tails`."""
+
+    offsets: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    rewards: NDArray[np.float64]
+    flags: NDArray[np.uint8]
+    group_at: NDArray[np.uint16]
+    like_at: NDArray[np.uint16]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, row: SourcesRow) -> _Columns:
+        """Those of a row. Raises ValueError."""
+        found = cls(
+            np.frombuffer(row.offsets, PLACE),
+            np.frombuffer(row.rows, PLACE),
+            np.frombuffer(row.rewards, REWARD),
+            np.frombuffer(row.flags, np.uint8),
+            np.frombuffer(row.group_at, SHORT),
+            np.frombuffer(row.like_at, SHORT),
+            np.cumsum(np.frombuffer(row.lengths, LENGTH), dtype=np.int64),
+        )
+        if any(len(column) != len(found.offsets) for column in found):
+            raise ValueError("columns of different lengths")
+        if len(found.offsets) and int(found.ends[-1]) != len(row.tails):
+            raise ValueError("tails of another length than said")
+        if np.any(found.offsets[1:] <= found.offsets[:-1]):
+            raise ValueError("sources that aren't in their order")
+        if np.any(found.group_at >= len(row.groups)) or np.any(found.like_at >= len(row.likes)):
+            raise ValueError("a source without a group, or like none")
+        return found
+
+    def since(self, first: int) -> _Columns:
+        """Without the first ones."""
+        return _Columns(
+            self.offsets[first:],
+            self.rows[first:],
+            self.rewards[first:],
+            self.flags[first:],
+            self.group_at[first:],
+            self.like_at[first:],
+            self.ends[first:],
+        )
+
+
+def take_in(pool: Pool, row: SourcesRow, oldest: int, names: Mapping[str, str], seen: Mapping[int, int]) -> list[int]:
+    """Take the sources of a row into a pool, but for those below `oldest`; the places of all. `names` has texts of
+    groups to be shared, `seen` the rows of the same transaction by place. Raises ValueError."""
+    every = _Columns.of(row)
+    first = int(np.searchsorted(every.offsets, oldest))
+    if first < len(every.offsets):
+        sources, columns = pool.sources, every.since(first)
+        at = _extend(sources, row, columns, int(every.ends[first - 1]) if first else 0, names)
+        for index in np.flatnonzero(columns.rows == NOWHERE).tolist():
+            sources.placed(place := int(columns.offsets[index]), seen.get(place, NOWHERE))
+        offers = [pool.screening.offer_like(like, tuple(counts)) for like, counts in row.likes]
+        own = [offers[number] for number in _numbers(columns.like_at)]
+        sources.offers.extend(own)
+        sources.live.extend(_live(pool.screening, own, columns))
+        pool.size += sum(offer.size for offer in own)
+        _say(pool, row, at, first)
+        _limit(pool, at)
+    return every.offsets.tolist()
+
+
+def _extend(sources: SourceTable, row: SourcesRow, columns: _Columns, start: int, names: Mapping[str, str]) -> int:
+    """Take the columns in; the first slot."""
+    groups = [names.get(group, group) for group in row.groups]
+    return sources.extend(
+        _array("q", columns.offsets),
+        _array("q", columns.rows),
+        array("d", columns.rewards.tobytes()),
+        [groups[number] for number in _numbers(columns.group_at)],
+        columns.flags.tobytes(),
+        _array("q", columns.ends + (sources.tail_end - start)),
+        row.tails[start:],
+    )
+
+
+def _numbers(column: NDArray[np.uint16]) -> list[int]:
+    return column.tolist()
+
+
+def _array(kind: str, column: NDArray[np.int64]) -> array[int]:
+    return array(kind, column.tobytes())
+
+
+def _limit(pool: Pool, first: int) -> None:
+    """Limits know the sources from that slot on."""
+    if pool.limits.is_set:
+        for slot in range(first, pool.sources.slot_count):
+            source = SourceRecord(pool.sources, slot)
+            pool.limits.add(source, source.row)
+
+
+def _live(screening: Screening, offers: Sequence[Offer], columns: _Columns) -> Iterator[tuple[int, ...]]:
+    """What may be drawn of each, if nothing was."""
+    rewards = [None if math.isnan(reward) else reward for reward in columns.rewards.tolist()]
+    for offer, reward, is_dead in zip(offers, rewards, (columns.flags & DEAD).tolist(), strict=True):
+        yield screening.none_live if is_dead else screening.live_of(offer, reward)
+
+
+def _say(pool: Pool, row: SourcesRow, at: int, first: int) -> None:
+    """What was told and drawn of them."""
+    sources = pool.sources
+    for index, reward, notes in row.told:
+        if index >= first:
+            sources.told[sources.offset(at + index - first)] = Told(reward, frozenset(notes))
+    for index, left, said in row.drawn:
+        if index < first:
+            continue
+        slot = at + index - first
+        made = pool.screening.candidates(sources, slot)[-left:]
+        for place, draws, refused in said:
+            made[place].draws, made[place].refused = draws, refused
+        pool.size -= sources.offers[slot].size - len(made)
+        sources.made[sources.offset(slot)] = made
+        sources.live[slot] = pool.screening.live(sources, slot)
+
+
+def watched(sources: SourceTable) -> set[str]:
+    """Groups that wait until a source of theirs leaves."""
+    return {sources.group(slot) for slot in sources.slots() if sources.flags(slot) & (WATCHED | UNHEEDED) == WATCHED}
