@@ -17,6 +17,7 @@ import pytest
 from rolloutlog.contract.errors import Fenced, PathUnusable, SettingsError
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
 from rolloutlog.contract.events.seeds import Seed
+from rolloutlog.contract.service_settings.loop_settings import LoopSettings
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason
@@ -28,6 +29,8 @@ from rolloutlog.producers.feeding import seed_feeder
 from rolloutlog.producers.feeding.fresh_room import FeedLack, FreshRoom, fresh_part
 from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
 from rolloutlog.producers.feeding.task_source import TaskSource, file_tasks
+from rolloutlog.supervisor.loop_work import LoopWork
+from rolloutlog.supervisor.services import Service, ServiceRole
 from tests.producers.log import everything, until
 
 pytestmark = pytest.mark.broker
@@ -141,6 +144,22 @@ async def test_why_nothing_is_fed_is_a_line_and_so_is_a_change_of_it(
         await end(run, rest[1:])
         assert await feeding == 4
         assert feeder.lack is FeedLack.NO_TASK
+    work = LoopWork(run.model_copy(update={"loop": LoopSettings(epochs=1)}), None, {"feeder-0": "sums"})
+    assert await work.has_done(Service("feeder-0", ServiceRole.FEEDER, ())), "that it ended by itself is on the log"
+
+
+@pytest.mark.anyio
+async def test_a_feeder_that_was_told_to_end_has_not_done_its_work(settings: Settings) -> None:
+    """Nor has a trainer that has steps left (design/live-loop#run)."""
+    run = await begin(settings)
+    async with SeedFeeder(run, source(9), epochs=1) as feeder:
+        feeding = asyncio.create_task(feeder.run())
+        await wait_for(run, 4)
+        feeder.stop()
+        assert await feeding == 4
+    work = LoopWork(run.model_copy(update={"loop": LoopSettings(epochs=1)}), 3, {"feeder-0": "sums"})
+    assert not await work.has_done(Service("feeder-0", ServiceRole.FEEDER, ()))
+    assert not await work.has_done(Service("trainer", ServiceRole.TRAINER, ()))
 
 
 async def _is_said(caplog: pytest.LogCaptureFixture, line: str) -> bool:
