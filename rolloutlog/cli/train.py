@@ -50,6 +50,12 @@ def run(
         int | None, typer.Option("--to-step", min=1, help="With a model: end after that train step.")
     ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="End at the end that the log has now.")] = False,
+    short_after: Annotated[
+        float | None,
+        typer.Option(
+            "--short-after", min=0, help="With a model: train fewer groups once nothing came for so many seconds."
+        ),
+    ] = None,
     latest: Annotated[
         bool, typer.Option("--latest", help="Begin at the end that the log has now; what is open there is dropped.")
     ] = False,
@@ -59,8 +65,10 @@ def run(
     """Train a model on whole groups, stale tokens masked, and publish its weights, step by step."""
     metrics = Metrics()
     if no_model:
-        if model is not None or resume is not None or to_step is not None:
-            raise SettingsError("--model, --resume and --to-step are for training a model, which --no-model doesn't")
+        if any(said is not None for said in (model, resume, to_step, short_after)):
+            raise SettingsError(
+                "--model, --resume, --to-step and --short-after are for training a model, which --no-model doesn't"
+            )
         how = {"step": step, "steps": steps, "drain": drain, "latest": latest}
         _dispatch(with_broker(settings), metrics, metrics_port, as_json, how)
         return
@@ -79,9 +87,8 @@ def run(
         print_json(row) if as_json else note(row_text(row))
 
     def training(stop: Any) -> Any:
-        run = run_training(
-            reachable, steps=steps, to_step=to_step, drain=drain, latest=latest, resume=back, on_row=on_row, stop=stop
-        )
+        how: dict[str, Any] = {"steps": steps, "to_step": to_step, "drain": drain, "short_after_s": short_after}
+        run = run_training(reachable, **how, latest=latest, resume=back, on_row=on_row, stop=stop)
         return exposed(metrics_port, metrics, run)
 
     serve(training, lambda done: _print_totals(asdict(done), as_json))

@@ -2,7 +2,8 @@
 
 Guarantees: a file appears under its name only when it is whole and, in a folder, synced; its name holds the policy and
 a nonce, so no two lives of a trainer ever write one name; it is read only if its SHA-256 is the one that was published.
-Nothing is unpickled. A place is a folder, or a URL that fsspec knows. Leaves out: when a file may go.
+Nothing is unpickled. A place is a folder, or a URL that fsspec knows. Leaves out: when a file may go
+(`rolloutlog.trainer.training.kept_weights`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,6 +27,8 @@ from safetensors.torch import load, save
 from rolloutlog.contract.errors import SettingsError, WeightsUnusable, WeightsUnwritten
 from rolloutlog.contract.policies import Policy
 from rolloutlog.policy.transformer import CausalTransformer, ModelShape
+
+NAMED = re.compile(r"policy-(\d+)-(\d+)-[0-9a-f]{8}\.safetensors")
 
 
 class SavedWeights(NamedTuple):
@@ -79,6 +83,28 @@ def put_weights(model: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> 
     if wrong:
         raise WeightsUnusable(f"weights of another model: they differ in {wrong[0]}")
     model.load_state_dict(dict(tensors))
+
+
+def weights_in(folder: Path) -> list[str]:
+    """URLs of what `save_weights` wrote to a folder, in the order of their policies."""
+    found = ((policy, path) for path in folder.glob("*.safetensors") if (policy := policy_of(path.name)) is not None)
+    return [path.absolute().as_uri() for _, path in sorted(found)]
+
+
+def policy_of(uri: str) -> Policy | None:
+    """Whose weights are there, by the name that `save_weights` gave; None for another name."""
+    named = NAMED.fullmatch(uri.rpartition("/")[2])
+    return None if named is None else Policy(int(named[1]), int(named[2]))
+
+
+def remove_weights(uri: str) -> None:
+    """Take weights away; those that aren't there are. Raises WeightsUnwritten."""
+    try:
+        fs, path = _store(uri)
+        with suppress(FileNotFoundError):
+            fs.rm_file(path)
+    except Exception as error:  # whatever the store behind a URL raises
+        raise WeightsUnwritten(f"{uri} can't be removed: {error}") from error
 
 
 def model_of(uri: str, digest: str | None = None) -> CausalTransformer:

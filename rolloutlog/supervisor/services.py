@@ -17,6 +17,10 @@ ONE_WORKERS = "openai"
 """An engine whose weights only one worker may change, or tokens would be said to be of another policy."""
 
 
+REST_S = 10.0
+"""Where the data has an end, the rest below a batch is trained once nothing came for so long."""
+
+
 class ServiceRole(IntEnum):
     """What a process is, in the order in which they end: nobody ends before those that give it work."""
 
@@ -60,7 +64,8 @@ def services_of(settings: Settings, flags: Sequence[str], to_step: int | None) -
             f"loop.workers is {loop.workers}, and each would change the weights of the one server of worker.engine",
             "a server belongs to one worker: set loop.workers = 1, and loop.concurrency to as much as it takes",
         )
-    ends = () if to_step is None else ("--to-step", str(to_step))
+    ends = [] if to_step is None else ["--to-step", str(to_step)]
+    ends += [] if loop.epochs is None else ["--short-after", f"{REST_S:g}"]
     feeders = enumerate(loop.environments)
     return [
         Service.of("trainer", ServiceRole.TRAINER, "train", "run", *ends, *flags),

@@ -153,6 +153,23 @@ def test_whatever_dies_the_run_goes_on_and_the_audit_holds(loop: Loop) -> None:
     assert ended["trained"] > stopped["trained"]
 
 
+def test_the_end_of_the_data_ends_the_run_with_every_task_trained_or_dropped(loop: Loop) -> None:
+    """Ten groups for batches of four: the rest below a batch is trained as well (design/live-loop#run)."""
+    rows = "".join(f'{{"key": "{n}", "word": "abc{letter}"}}\n' for n, letter in enumerate("abcdefghab"))
+    (loop.folder / "words.jsonl").write_text(rows)
+    path = loop.folder / "rolloutlog.toml"
+    text = path.read_text().replace("[loop]", '[loop]\nepochs = 1\ntasks = { reversal = "words.jsonl" }')
+    path.write_text(text.replace("[trainer]", "[trainer]\ndrop_zero_variance = false"))
+    process = loop.start("--json")
+    loop.trained(1)
+    loop.find("train run").terminate()
+    assert process.wait(PATIENCE_S) == 0
+    assert '"ended":"data"' in loop.said
+    assert "trainer ended with code 0, and starts again" in loop.said
+    audited = loop.audit()
+    assert (audited["ok"], audited["trained"], audited["pending"]) == (True, 40, 0)
+
+
 def test_ctrl_c_twice_ends_all_at_once(loop: Loop) -> None:
     process = loop.start()
     loop.until("services", lambda: len(loop.children()) >= 5)

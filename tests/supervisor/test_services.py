@@ -31,7 +31,7 @@ def test_a_loop_is_a_trainer_a_buffer_a_worker_and_a_feeder_for_each_environment
 
 def test_what_a_loop_says_its_services_are_given() -> None:
     made = commands(7, engine="none", tasks={"reversal": "words.jsonl"}, epochs=3, eval_every=5, seed=9, buffers=2)
-    assert made["trainer"] == "train run --to-step 7 --config a.toml"
+    assert made["trainer"] == "train run --to-step 7 --short-after 10 --config a.toml"
     assert "--engine" not in made["worker-0"]
     assert made["feeder-0"] == (
         "feed --environment reversal --seed 9 --tasks words.jsonl --epochs 3 --eval-every 5 --eval-tasks 32 "

@@ -32,7 +32,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, RunKind
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
-from rolloutlog.policy.weights import load_weights
+from rolloutlog.policy.weights import load_weights, policy_of, weights_in
 from rolloutlog.trainer.loop.state_file import read_state
 from rolloutlog.trainer.training.model_training import TrainingReport, run_training
 from rolloutlog.trainer.training.run_folder import RunFolder
@@ -180,6 +180,18 @@ async def test_weights_go_out_every_sync_period_and_at_the_end(log: Log, tmp_pat
     await log.write(*groups(6))
     await training
     assert (await published(log)).history.published == {Policy(0, v) for v in (0, 2, 3)}
+
+
+async def test_old_weights_go_and_a_trainer_goes_on_by_what_is_left(log: Log, tmp_path: Path) -> None:
+    """The newest and those of checkpoints stay (design/live-loop#weights)."""
+    own = {"folder": str(tmp_path), "keep_weights": 2, "checkpoint_steps": 3, "keep_checkpoints": 1}
+    settings = training_settings(log.settings, tmp_path, training=own)
+    await log.write(*groups(14))
+    await trained(settings, 5)
+    weights = tmp_path / "weights"
+    assert [str(policy_of(uri)) for uri in weights_in(weights)] == ["0:4", "0:5"]
+    await trained(settings, 2)
+    assert [str(policy_of(uri)) for uri in weights_in(weights)] == ["0:6", "0:7"]
 
 
 async def test_a_module_of_ones_own_is_trained_by_its_path(log: Log, tmp_path: Path) -> None:

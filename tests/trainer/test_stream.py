@@ -133,6 +133,21 @@ async def test_a_dropped_group_gives_up_its_place_while_records_keep_coming(log:
         waiting.cancel()
 
 
+async def test_a_rest_below_a_batch_is_drawn_once_nothing_comes_and_no_group_lacks_a_member(log: Log) -> None:
+    """As at the end of the data (design/trainer#steps); without `short_after_s` it waits on."""
+    async with GroupStream(with_trainer(log.settings, batch_groups=8)) as stream:
+        batches = stream.batches(short_after_s=0.6)
+        await log.write(*group("a"), group("b")[0])
+        waiting = asyncio.ensure_future(anext(batches))
+        await asyncio.wait({waiting}, timeout=2.5)
+        assert not waiting.done()
+        await log.write(group("b")[1])
+        batch = await asyncio.wait_for(waiting, 30)
+        assert (names(batch), batch.short) == ({id_of("a"), id_of("b")}, True)
+        await stream.trained(batch)
+        await batches.aclose()
+
+
 async def test_what_was_trained_is_never_yielded_again(log: Log) -> None:
     """Exactly once over restarts; what was drawn and not told is drawn again (decisions/staleness#121)."""
     await log.bring(0)

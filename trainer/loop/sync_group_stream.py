@@ -96,11 +96,18 @@ class SyncGroupStream:
         return self._stream.step
 
     def batches(
-        self, groups: int | None = None, *, drain: bool = False, last_step: int | None = None
+        self,
+        groups: int | None = None,
+        *,
+        drain: bool = False,
+        last_step: int | None = None,
+        short_after_s: float | None = None,
     ) -> Iterator[TrainingBatch]:
         """As `GroupStream.batches`, with one batch drawn ahead; on every rank. It ends once `last_step` is told, after
         which weights are due."""
-        lent = self._stream.batches(groups, drain=drain, ahead=True) if self._opened else None
+        lent = None
+        if self._opened:
+            lent = self._stream.batches(groups, drain=drain, ahead=True, short_after_s=short_after_s)
         drawn: list[Batch | None] = [None]
 
         def draw() -> _Lent | None:

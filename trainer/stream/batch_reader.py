@@ -54,10 +54,12 @@ class Iterator(Protocol):
 @dataclass(slots=True)
 class Wish:
     """What is asked for: batches of `size` groups, with `drain` up to the end that the log has at first, which `stops`
-    then holds by partition; `over` while nobody asks."""
+    then holds by partition; with `short_after_s` a smaller one once nothing came for so long and no group that is known
+    lacks a member; `over` while nobody asks."""
 
     size: int
     drain: bool = False
+    short_after_s: float | None = None
     stops: Mapping[int, int] | None = None
     over: bool = False
 
@@ -74,7 +76,7 @@ class BatchReader:
         self._iterator: Iterator | None = None
         self._starvation = StarvationClock(settings.trainer.starve_s)
         self._no_policy, self._no_groups = LoggedWait(log.warning), LoggedWait(log.warning, after_s=IDLE_S)
-        self._notes_due = float("-inf")
+        self._notes_due, self._came = float("-inf"), _clock()
 
     def stop(self) -> None:
         """Let `next` end at its next wait; a blob store that is away is waited for no more."""
@@ -156,17 +158,15 @@ class BatchReader:
             behind = await intake.behind(stops)
             if (not behind or self._enough(size)) and (batch := await self._draw(size, least=size)):
                 return batch
-            if not behind:
-                await self._write_some_notes()
+            await self._write_some_notes(behind=behind)
             if not await self._read(WAIT_MS) and not behind:
                 if wish.drain:
                     batch = await self._draw(size, least=1)
                     if batch is None and await self._another_pass(wish):
                         continue
                     return batch
-                await self._parts.presence.check()
-                await self._wake()
-                await self._recorder.write_notes()
+                if batch := await self._rested(wish):
+                    return batch
             if not behind and await self._lacks_weights(size):
                 raise self._no_weights(size)
             if self._starvation.late(_clock()):
@@ -175,12 +175,32 @@ class BatchReader:
             self._no_groups.goes_on(self._lacking(size))
         return None
 
-    async def _write_some_notes(self) -> None:
+    async def _write_some_notes(self, *, behind: bool) -> None:
         """A dropped group keeps its place among the open ones until its end is on the log, and a batch may lack the
         very group that takes it; a pause in what comes may be long in coming."""
-        if self._parts.sampler.unwritten and _clock() >= self._notes_due:
+        if self._parts.sampler.unwritten and not behind and _clock() >= self._notes_due:
             await self._recorder.write_notes()
             self._notes_due = _clock() + NOTES_S
+
+    async def _rested(self, wish: Wish) -> Batch | None:
+        """Nothing comes: see that topics are there, pass deadlines, write what is unwritten; a short batch where that
+        is wished."""
+        await self._parts.presence.check()
+        await self._wake()
+        await self._recorder.write_notes()
+        return await self._draw(wish.size, least=1) if self._is_at_rest(wish) else None
+
+    def _is_at_rest(self, wish: Wish) -> bool:
+        """True where no more comes of what is known, as far as one sees: the data has ended, and what is left is no
+        whole batch."""
+        if wish.short_after_s is None or _clock() - self._came < wish.short_after_s:
+            return False
+        return self._known == self._parts.sampler.settled
+
+    @property
+    def _known(self) -> int:
+        """Groups that aren't trained or dropped."""
+        return sum(len(assembly.groups) for assembly in self._parts.intake.assemblies.values())
 
     async def _another_pass(self, wish: Wish) -> bool:
         """Offline, all was drawn: True if there is more to draw, since what was lent may have come back, or another
@@ -211,8 +231,8 @@ class BatchReader:
         return no_weights(self._parts.history, step, ready=len(sampler.pick(size, step)), wanted=size)
 
     def _lacking(self, size: int) -> str:
-        known = sum(len(assembly.groups) for assembly in self._parts.intake.assemblies.values())
-        return f"{self._parts.sampler.settled} of {size} groups are ready, of {known} that aren't trained or dropped"
+        ready = self._parts.sampler.settled
+        return f"{ready} of {size} groups are ready, of {self._known} that aren't trained or dropped"
 
     async def _read(self, timeout_ms: int) -> bool:
         """Take in what came; True if anything did."""
@@ -220,6 +240,7 @@ class BatchReader:
         came = await intake.read(timeout_ms)
         with intake.seldom:
             self._settle_changed()
+        self._came = _clock() if came else self._came
         return bool(came)
 
     def _settle_changed(self) -> None:

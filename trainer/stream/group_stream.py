@@ -141,11 +141,19 @@ class GroupStream:
         if self._opened is not None:
             self._opened.reader.stop()
 
-    def batches(self, groups: int | None = None, *, drain: bool = False, ahead: bool = False) -> BatchIterator:
+    def batches(
+        self,
+        groups: int | None = None,
+        *,
+        drain: bool = False,
+        ahead: bool = False,
+        short_after_s: float | None = None,
+    ) -> BatchIterator:
         """Batches of `groups` whole groups (None: the run's B), for one step after another, each lent until the next is
         asked for; with `ahead` the next is drawn while one is trained.
 
-        `drain` ends at the end that the log has now, as it always does offline; the last batch may be short. Raises
+        `drain` ends at the end that the log has now, as it always does offline; the last batch may be short. With
+        `short_after_s` any is, once nothing came for so many seconds and no group that was read lacks a member. Raises
         Starved when no whole group comes for `starve_s` seconds, or no policy while it isn't a trainer's stream,
         TopicMissing when the topics are deleted, Fenced when another trainer starts. A wait that is cancelled loses
         nothing. One iterator at a time: what another one was lent and hasn't told goes back.
@@ -158,7 +166,7 @@ class GroupStream:
         opened = self._open()
         opened.recorder.ensure_open()
         drain = drain or opened.parts.rollouts.offline
-        return BatchIterator(opened.reader, opened.lending, Wish(size, drain), ahead=ahead)
+        return BatchIterator(opened.reader, opened.lending, Wish(size, drain, short_after_s), ahead=ahead)
 
     def trained(
         self,

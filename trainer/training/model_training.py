@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -23,7 +24,7 @@ from rolloutlog.contract.errors import CheckpointUnusable, Fenced, SettingsError
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
-from rolloutlog.policy.weights import SavedWeights, load_weights, put_weights, save_weights
+from rolloutlog.policy.weights import SavedWeights, load_weights, put_weights, save_weights, weights_in
 from rolloutlog.trainer.batches.advantages import Estimator
 from rolloutlog.trainer.loop.checkpoint_folder import CheckpointFolder
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
@@ -32,6 +33,7 @@ from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.training.beginning import Beginning, Resume, read_beginning
 from rolloutlog.trainer.training.kept_optimizer import KeptOptimizer
+from rolloutlog.trainer.training.kept_weights import KeptWeights
 from rolloutlog.trainer.training.model_choice import chosen_model, chosen_optimizer
 from rolloutlog.trainer.training.model_limits import limits_of
 from rolloutlog.trainer.training.model_step import ModelStep, StepNumbers
@@ -68,15 +70,18 @@ class ModelTraining:
         steps: int | None,
         to_step: int | None,
         drain: bool,
+        short_after_s: float | None,
         latest: bool,
         resume: Resume | None,
         on_row: Callable[[Row], None],
     ) -> None:
         self._settings, self._steps, self._drain, self._latest = settings, steps, drain, latest
-        self._to_step, self._last = to_step, to_step
+        self._to_step, self._last, self._short_after_s = to_step, to_step, short_after_s
         self._resume: Resume | None = resume
         self._on_row = on_row
         self._folder = RunFolder.of(settings)
+        own = None if settings.training.weights else Path(self._folder.weights(settings))
+        self._kept = KeptWeights(settings, [] if own is None else weights_in(own))
         self._stopping = False
         self._stream: SyncGroupStream | None = None
         self.report = TrainingReport()
@@ -104,6 +109,8 @@ class ModelTraining:
         with SyncGroupStream(settings, self._start(began, model, checkpoints)) as stream:
             self._stream = stream
             self._begin(stream, began, checkpoints)
+            if began.checkpoint is not None:
+                self._kept.saved(began.checkpoint.step)
             self._last = self._last_step(began)
             if self._stopping:
                 stream.stop()
@@ -167,7 +174,7 @@ class ModelTraining:
 
     def _train(self, stream: SyncGroupStream, stepping: ModelStep, checkpoints: CheckpointFolder) -> None:
         waited = time.monotonic()
-        for batch in stream.batches(drain=self._drain, last_step=self._last):
+        for batch in stream.batches(drain=self._drain, last_step=self._last, short_after_s=self._short_after_s):
             row = self._told(stream, stepping, checkpoints, batch, waited)
             self._folder.add(row)
             self._on_row(row)
@@ -193,6 +200,10 @@ class ModelTraining:
         is_due = is_last or step % self._settings.training.checkpoint_steps == 0
         checkpoint = (lambda: self._checkpoint(checkpoints, stream, batch)) if is_due else None
         report = batch.trained(publish=publish, checkpoint=checkpoint, early=is_last)
+        if is_due:
+            self._kept.saved(step)
+        if publish is not None:
+            self._kept.published()
         told, current = time.monotonic(), stream.history.current
         self.report.add(report, current)
         times = {"wait_s": drawn - waited, "train_s": trained - drawn, "tell_s": told - trained, "time": time.time()}
@@ -223,7 +234,9 @@ class ModelTraining:
         return min([*ends, *([] if self._steps is None else [began.step + self._steps])], default=None)
 
     def _save(self, model: torch.nn.Module, policy: Policy) -> SavedWeights:
-        return save_weights(model, self._folder.weights(self._settings), policy)
+        saved = save_weights(model, self._folder.weights(self._settings), policy)
+        self._kept.wrote(saved.uri)
+        return saved
 
 
 async def run_training(
@@ -232,19 +245,27 @@ async def run_training(
     steps: int | None = None,
     to_step: int | None = None,
     drain: bool = False,
+    short_after_s: float | None = None,
     latest: bool = False,
     resume: Resume | None = None,
     on_row: Callable[[Row], None] = lambda _: None,
     stop: asyncio.Event | None = None,
 ) -> TrainingReport:
     """Train at most `steps` steps, none after train step `to_step`, `drain` to the log's present end, `latest` from
-    there on; `resume` goes back to a policy or to the newest checkpoint. `on_row` is called after each step, in the
-    thread that trains.
+    there on, with `short_after_s` on fewer groups where no more come for so long; `resume` goes back to a policy or to
+    the newest checkpoint. `on_row` is called after each step, in the thread that trains.
 
     `stop`, or cancelling, ends it after the step that it is at. Raises what `ModelTraining.run` raises.
     """
     training = ModelTraining(
-        settings, steps=steps, to_step=to_step, drain=drain, latest=latest, resume=resume, on_row=on_row
+        settings,
+        steps=steps,
+        to_step=to_step,
+        drain=drain,
+        short_after_s=short_after_s,
+        latest=latest,
+        resume=resume,
+        on_row=on_row,
     )
     working = asyncio.ensure_future(asyncio.to_thread(training.run))
     stopping = asyncio.create_task((stop or asyncio.Event()).wait())

@@ -146,6 +146,9 @@ class TrainingSettings(Section):
     """Train steps between two checkpoints."""
     keep_checkpoints: int = Field(default=2, ge=1, le=MOST)
     """How many of the newest are kept."""
+    keep_weights: int = Field(default=10, ge=1, le=MOST)
+    """How many of the newest published weights are kept; no fewer than `max_staleness` and two, and those of
+    checkpoints besides."""
     threads: int | None = Field(default=1, ge=1, le=1024)
     """Threads of torch, one where workers share the machine; unset: as torch likes."""
     device: str = "cpu"
