@@ -186,12 +186,13 @@ async def test_old_weights_go_and_a_trainer_goes_on_by_what_is_left(log: Log, tm
     """The newest and those of checkpoints stay (design/live-loop#weights)."""
     own = {"folder": str(tmp_path), "keep_weights": 2, "checkpoint_steps": 3, "keep_checkpoints": 1}
     settings = training_settings(log.settings, tmp_path, training=own)
+    training = asyncio.create_task(trained(settings, 5))
     await log.write(*groups(14))
-    await trained(settings, 5)
+    await training
     weights = tmp_path / "weights"
     assert [str(policy_of(uri)) for uri in weights_in(weights)] == ["0:4", "0:5"]
     await trained(settings, 2)
-    assert [str(policy_of(uri)) for uri in weights_in(weights)] == ["0:6", "0:7"]
+    assert [str(policy_of(uri)) for uri in weights_in(weights)] == ["1:6", "1:7"]
 
 
 async def test_a_module_of_ones_own_is_trained_by_its_path(log: Log, tmp_path: Path) -> None:
