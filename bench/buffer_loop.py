@@ -48,7 +48,7 @@ DECODE = "decode, validate, digest"
 STAGES: tuple[Point, ...] = (
     (Tail, "poll", "fetch"),
     (indexing, "read_headers", DECODE),
-    (indexing, "read_rollout", DECODE),
+    (indexing, "read_facts", DECODE),
     (shard, "row_of", "row"),
     (Fold, "apply", "fold"),
     (shard, "written", "encode"),
