@@ -21,9 +21,10 @@ from rolloutlog.contract.policies import LAST_POLICY, History
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
-from rolloutlog.kafka.client.connection import Connection
+from rolloutlog.kafka.client.connection import HIDDEN_S, Connection
 from rolloutlog.kafka.loop.changelog import read_chunks
 from rolloutlog.kafka.read.ends import Ends, Place, ends
+from rolloutlog.kafka.read.reading import settled
 from rolloutlog.kafka.read.tail import Tail
 
 log = logging.getLogger(__name__)
@@ -81,9 +82,10 @@ async def sound_marks(
     whole: bool,
 ) -> SoundMarks:
     """The newest of those `known`, which are all, if `whole`; `rollouts` has the ends of that topic. Raises
-    RecordsDeleted."""
+    RecordsDeleted, OpenTransaction."""
     foreign, left, count = list[Watermarks](), [*known], range(partitions)
-    there = {**await ends(connection, [Topic.GROUP_EVENTS, Topic.SEEDS]), **rollouts}
+    places = [(Topic.GROUP_EVENTS, number) for number in count]  # the last step's events may be hidden for a moment
+    there = {**await ends(connection, [Topic.SEEDS]), **await settled(connection, places, HIDDEN_S), **rollouts}
     while (said := newest_live(left, history)) is not None:
         marks = marks_of(said, partitions)
         try:
