@@ -18,8 +18,8 @@ from msgspec import Struct
 from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
 from rolloutlog.buffer.sources.draws import allowed, share
+from rolloutlog.buffer.sources.packed_source import PackedSource
 from rolloutlog.buffer.sources.pool import Pool
-from rolloutlog.buffer.sources.source_table import PackedSource
 from rolloutlog.contract.events.seeds import LAST_DRAW, Draw
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic

@@ -14,7 +14,7 @@ from enum import StrEnum
 from sortedcontainers import SortedList
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.sources.source_table import SourceRecord
+from rolloutlog.buffer.sources.source_record import SourceRecord
 from rolloutlog.contract.settings import KeepSettings
 
 

@@ -2,7 +2,7 @@
 
 Guarantees: what is unpacked says of a source what its row said, but for its time, its counts of tokens, its stop, and
 the seed from which its group descends; `source` is left where there is none, so where it was imported. Leaves out: its
-offset, group and reward, which are columns (`source_table`), and how rows lie on the index
+offset, group and reward, which are columns (`source_columns`), and how rows lie on the index
 (`rolloutlog.buffer.index.row_codec`).
 """
 

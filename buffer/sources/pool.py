@@ -20,8 +20,11 @@ from rolloutlog.buffer.index.rows import AnnotationRow
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey, Mark
 from rolloutlog.buffer.sources.limits import Eviction, Limits
 from rolloutlog.buffer.sources.live import LiveCandidates
+from rolloutlog.buffer.sources.packed_source import PackedSource
 from rolloutlog.buffer.sources.screening import Screening, Skips
-from rolloutlog.buffer.sources.source_table import NOTHING_TOLD, PackedSource, SourceRecord, SourceTable
+from rolloutlog.buffer.sources.source_columns import NOTHING_TOLD
+from rolloutlog.buffer.sources.source_record import SourceRecord
+from rolloutlog.buffer.sources.source_table import SourceTable
 from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.settings import BufferSettings
 

@@ -17,10 +17,12 @@ from rolloutlog.buffer.index.packed_anchors import NUMBERS, places_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.sources.candidates import Candidate
+from rolloutlog.buffer.sources.offer import Offer
 from rolloutlog.buffer.sources.packed_row import like_row, own_facts, shared_facts
+from rolloutlog.buffer.sources.packed_source import PackedSource
 from rolloutlog.buffer.sources.selection import in_band, skip_of
 from rolloutlog.buffer.sources.source_rule import SourceRule
-from rolloutlog.buffer.sources.source_table import Offer, PackedSource, SourceTable
+from rolloutlog.buffer.sources.source_table import SourceTable
 from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.settings import BufferSettings
 

@@ -17,18 +17,12 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rolloutlog.buffer.index.round_rows import Drawn, Noted, SourcesRow
+from rolloutlog.buffer.sources.offer import Offer
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.buffer.sources.screening import Screening
-from rolloutlog.buffer.sources.source_table import (
-    DEAD,
-    NOWHERE,
-    UNHEEDED,
-    WATCHED,
-    Offer,
-    SourceRecord,
-    SourceTable,
-    Told,
-)
+from rolloutlog.buffer.sources.source_columns import DEAD, NOWHERE, UNHEEDED, WATCHED, Told
+from rolloutlog.buffer.sources.source_record import SourceRecord
+from rolloutlog.buffer.sources.source_table import SourceTable
 
 PLACE, REWARD, SHORT, LENGTH = np.dtype("<i8"), np.dtype("<f8"), np.dtype("<u2"), np.dtype("<u4")
 ENTRY = 48

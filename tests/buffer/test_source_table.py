@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.sources.offer import Offer
 from rolloutlog.buffer.sources.packed_row import like_row
 from rolloutlog.buffer.sources.ranks import Ranks
-from rolloutlog.buffer.sources.source_table import Offer, SourceTable
+from rolloutlog.buffer.sources.source_table import SourceTable
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.vocabulary import Status
 
