@@ -65,7 +65,8 @@ def train(settings: Settings, rank: int, mode: str) -> None:
                 names = sorted({s.group for pack in mini for s in pack.samples})
                 about = {"epoch": mini.epoch, "packs": len(mini.packs), "tokens": mini.denominators.tokens}
                 print(json.dumps(about | {"labels": labels, "groups": names}), flush=True)
-            packs = batch.packs(0 if mode == "fail" else 16, sampling=Sampling(temperature=1.0))
+            most, leave_out = (0, "none") if mode == "fail" else (16, "some")
+            packs = batch.packs(most, sampling=Sampling(temperature=1.0), leave_out=leave_out)
             labels = [int((pack.labels != IGNORED).sum()) for pack in packs]
             total = torch.tensor([float(sum(labels))])
             dist.all_reduce(total)

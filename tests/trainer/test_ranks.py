@@ -18,6 +18,8 @@ from rolloutlog.contract.events.policy_versions import fold
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.topics import Topic
+from rolloutlog.contract.vocabulary import DropReason
+from tests.trainer.desk import rollout
 from tests.trainer.log import Log
 from tests.trainer.test_offline import offline, recorded
 from tests.trainer.test_stream import group, with_trainer
@@ -50,10 +52,10 @@ def job(
 @pytest.mark.parametrize("size", [2, 3])
 def test_every_rank_has_its_share_of_every_step(log: Log, tmp_path: Path, size: int) -> None:
     asyncio.run(log.write(*(record for name in "abcdef" for record in group(name))))
-    ranks = job(log, tmp_path, size)
+    ranks = job(log, tmp_path, size, "minis")
     for code, _, complaint in ranks:
         assert code == 0, complaint
-    said = [lines for _, lines, _ in ranks]
+    said = [[line for line in lines if "epoch" not in line] for _, lines, _ in ranks]
     assert all(lines[-1] == {"ended": True} for lines in said)
     steps = list(zip(*(lines[:-1] for lines in said), strict=True))
     assert [[line["step"] for line in step] for step in steps] == [[n] * size for n in (1, 2, 3)]
@@ -65,6 +67,7 @@ def test_every_rank_has_its_share_of_every_step(log: Log, tmp_path: Path, size: 
         filled = sum(line["unlabelled"] for line in step)
         seen.update(tuple(sample) for line in step for sample in line["samples"])
         assert filled < size
+    check_minis([[line for line in lines if "epoch" in line] for _, lines, _ in ranks])
     members = {(id_of(name), member) for name in "abcdef" for member in range(2)}
     assert seen.keys() == members
     finals = asyncio.run(log.finals())
@@ -74,6 +77,20 @@ def test_every_rank_has_its_share_of_every_step(log: Log, tmp_path: Path, size: 
         if (published := fold(history, event)) is not None:
             uris.add(published.uri)
     assert uris == {None, "file:///by-rank-0"}
+
+
+def check_minis(said: list[list[dict[str, Any]]]) -> None:
+    """Two optimiser steps in each of two epochs of three steps: a whole group each, on whichever ranks, and
+    denominators of all ranks."""
+    minis = list(zip(*said, strict=True))
+    assert [mini[0]["epoch"] for mini in minis] == [0, 0, 1, 1] * 3
+    for mini in minis:
+        assert len({line["packs"] for line in mini}) == 1
+        assert {line["tokens"] for line in mini} == {sum(line["labels"] for line in mini)}
+        assert len({group for line in mini for group in line["groups"]}) == 1
+    by_epoch = [{group for mini in minis[at : at + 2] for line in mini for group in line["groups"]} for at in (0, 2)]
+    assert by_epoch[0] == by_epoch[1]
+    assert len(by_epoch[0]) == 2
 
 
 def test_another_number_of_ranks_goes_on_from_a_checkpoint(log: Log, tmp_path: Path) -> None:
@@ -94,22 +111,18 @@ def test_another_number_of_ranks_goes_on_from_a_checkpoint(log: Log, tmp_path: P
 
 
 def test_ranks_train_what_an_ended_run_has_recorded(log: Log, tmp_path: Path) -> None:
-    """Offline, twice through: every member trains in each pass, on the rank that one trainer alone would give it."""
+    """Offline, twice through: every member trains in each pass, but for a group that no pack can hold."""
     asyncio.run(recorded(log, *"abc"))
+    asyncio.run(log.write(*(rollout(m, [4] * 20, group=id_of("long")) for m in range(2))))
     mine = asyncio.run(offline(log, max_passes=2))
     ranks = job(mine, tmp_path, 2, max_passes=2)
     assert [code for code, _, _ in ranks] == [0, 0], ranks
     seen = Counter(tuple(sample) for _, lines, _ in ranks for line in lines[:-1] for sample in line["samples"])
     assert seen == {(id_of(name), member): 2 for name in "abc" for member in range(2)}
     finals = asyncio.run(mine.finals())
-    assert sorted((final.pass_number, final.step) for final in finals) == [
-        (1, 1),
-        (1, 1),
-        (1, 2),
-        (2, 3),
-        (2, 3),
-        (2, 4),
-    ]
+    assert {final.group for final in finals if final.reason is DropReason.UNUSABLE} == {id_of("long")}
+    steps = Counter((final.pass_number, final.step) for final in finals)
+    assert steps == {(1, 1): 2, (1, 2): 2, (2, 3): 2, (2, 4): 2}
 
 
 def test_a_rank_that_dies_ends_the_job_and_nothing_of_its_step_is_told(log: Log, tmp_path: Path) -> None:
