@@ -16,6 +16,7 @@ from rolloutlog.trainer.batches.micro_batches import micro_batches
 from rolloutlog.trainer.batches.sample_rows import IGNORED
 from rolloutlog.trainer.batches.samples import samples_of
 from rolloutlog.trainer.batches.sampling import Sampling
+from rolloutlog.trainer.batches.token_axis import OWN
 from tests.trainer.batches_by_hand import group_of, nodes, plain
 from tests.trainer.desk import rollout, staleness
 from tests.trainer.drawing import drawn_group
@@ -109,6 +110,31 @@ def test_a_named_column_that_some_records_lack_is_refused() -> None:
     made[0].trajectory.columns["routed_experts"] = Column(np.zeros(2, np.uint8), "sampled")
     with pytest.raises(SettingsError, match="routed_experts is missing in some records"):
         samples_of([drawn_group(*made)], columns=["routed_experts"])
+
+
+def test_a_named_column_of_several_shapes_is_refused() -> None:
+    made = [rollout(i) for i in range(2)]
+    for width, one in enumerate(made, 2):
+        one.trajectory.columns["routed_experts"] = Column(np.zeros((2, width), np.uint8), "sampled")
+    with pytest.raises(SettingsError, match=r"routed_experts says \[2\] and \[3\] numbers of a token"):
+        samples_of([drawn_group(*made)], columns=["routed_experts"])
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_named_column_takes_the_place_of_none_that_packs_have(name: str) -> None:
+    made = [rollout(i) for i in range(2)]
+    for one in made:
+        one.trajectory.columns[name] = Column(one.trajectory.token_ids + 1, "token")
+    with pytest.raises(SettingsError, match=f"packs have a column {name} of their own"):
+        samples_of([drawn_group(*made)], columns=[name])
+
+
+def test_named_columns_of_no_sample_are_empty() -> None:
+    made = [rollout(i) for i in range(2)]
+    for one in made:
+        one.trajectory.columns["routed_experts"] = Column(np.zeros((2, 3), np.uint8), "sampled")
+    table = samples_of([drawn_group(*made)], columns=["routed_experts"]).cut(0)
+    assert (table.samples, table.columns["routed_experts"].shape) == ((), (0, 3))
 
 
 @pytest.mark.parametrize(("estimator", "expected"), [("grpo", 0.70711), ("centred", 0.5), ("rloo", 1.0)])

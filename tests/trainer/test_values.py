@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rolloutlog.contract.events.event import Event, annotation_event, cancelled_event
@@ -144,8 +144,18 @@ def raw_of(op: Op) -> Raw | None:
             return None
 
 
+def _named(*kinds: str) -> list[Op]:
+    """A group whose first record names an environment and is bad; what comes behind it names another one."""
+    behind = [("record", "a", i, 1, kind, [4], 1.0, "sound env", False) for i, kind in enumerate(kinds, 1)]
+    return [("record", "a", 0, 1, "completed", [4], 1.0, "env", True), *behind]
+
+
 @pytest.mark.timeout(900)  # at a thousand examples
 @given(schedules(st.sampled_from([*LIES])))
+@example(_named("aborted"))
+@example(_named("failed"))
+@example(_named("pending"))
+@example([*_named("aborted", "completed"), ("read", "a")])
 async def test_once_the_values_are_read_the_groups_are_as_if_all_had_been_read_when_they_came(
     schedule: list[Op],
 ) -> None:

@@ -22,10 +22,12 @@ from rolloutlog.trainer.staleness.mask_runs import Bools
 
 
 class Named(NamedTuple):
-    """A column that records have by a name of its own: parallel to sampled tokens or to all, in a dtype for all."""
+    """A column that records have by a name of its own: parallel to sampled tokens or to all, in a dtype for all, and
+    `width`, the shape of what it says of one."""
 
     is_sampled: bool
     dtype: np.dtype[Any]
+    width: tuple[int, ...]
 
 
 class Stretch(NamedTuple):
@@ -87,9 +89,11 @@ class Stretches(NamedTuple):
     def named(self, name: str, column: Named) -> Array:
         """A column of the records; 0 where it says nothing."""
         arrays = [(one, one.trajectory.columns[name].array) for one in self.each]
+        none = np.empty((0, *column.width), column.dtype)
         if not column.is_sampled:
-            return np.concatenate([array[one.begin : one.end] for one, array in arrays], dtype=column.dtype)
-        return self._spread(np.concatenate([array[one.first : one.last] for one, array in arrays], dtype=column.dtype))
+            return np.concatenate([none, *(array[one.begin : one.end] for one, array in arrays)], dtype=column.dtype)
+        sampled = [none, *(array[one.first : one.last] for one, array in arrays)]
+        return self._spread(np.concatenate(sampled, dtype=column.dtype))
 
     def _spread(self, values: Array, rest: float = 0) -> Array:
         return spread(values, self.sampled, rest)

@@ -18,7 +18,7 @@ from rolloutlog.trainer.batches.advantages import Estimator
 from rolloutlog.trainer.batches.sample_rows import IGNORED, gathered
 from rolloutlog.trainer.batches.samples import PackedSample, SampleTable, samples_of
 from rolloutlog.trainer.batches.sampling import Sampling
-from rolloutlog.trainer.batches.token_axis import I64
+from rolloutlog.trainer.batches.token_axis import I64, OWN
 from rolloutlog.trainer.dispatch.batch import DrawnGroup
 
 
@@ -59,7 +59,7 @@ class PackedBatch:
         """All samples of a table, in its order."""
         columns, lengths = table.columns, table.lengths
         index = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-        owned = {name: _shared(columns.pop(name)) for name in OWNED}
+        owned = {name: _shared(columns.pop(name)) for name in OWN}
         return cls(
             **owned,
             position_ids=_shared(_positions(lengths)),
@@ -104,12 +104,6 @@ class PackedBatch:
         made = values.new_full((len(self.samples), self.longest, *values.shape[1:]), fill)
         made[self.sample_index.long(), self.position_ids] = values
         return made
-
-
-OWNED = (
-    "input_ids", "labels", "behaviour_logprobs", "advantages", "temperature", "top_p", "top_k", "timelines", "versions",
-)  # fmt: skip
-"""Columns that every pack has; they are made in the dtypes that it holds."""
 
 
 def pack(

@@ -27,6 +27,12 @@ I64 = npt.NDArray[np.int64]
 F32 = npt.NDArray[np.float32]
 
 
+OWN = (
+    "input_ids", "labels", "behaviour_logprobs", "advantages", *NAMES, "timelines", "versions",
+)  # fmt: skip
+"""Columns that every pack has."""
+
+
 def ranges(starts: I64, counts: I64) -> I64:
     """`starts[i]` to `starts[i] + counts[i]`, one after another."""
     return np.arange(int(counts.sum())) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
@@ -89,15 +95,19 @@ class TokenAxis:
 
     def named(self, name: str) -> Named:
         """A column of the records, of alignment token or sampled. Raises SettingsError."""
+        if name in OWN:
+            raise SettingsError(f"packs have a column {name} of their own", "give the records' column another name")
         columns = [t.columns.get(name) for t in self.trajectories]
         kinds = {None if column is None else column.alignment for column in columns}
         if not kinds <= {"token"} and not kinds <= {"sampled"}:
             what = "is missing in some records" if None in kinds else f"has alignments {', '.join(map(str, kinds))}"
             raise SettingsError(f"column {name} {what}: packs hold columns of one alignment, token or sampled")
-        dtype = (
-            np.result_type(*(column.array for column in columns if column is not None)) if columns else np.dtype("?")
-        )
-        return Named("sampled" in kinds, dtype)
+        arrays = [column.array for column in columns if column is not None]
+        widths = {array.shape[1:] for array in arrays} or {()}
+        if len(widths) > 1:
+            what = " and ".join(str(list(width)) for width in sorted(widths))
+            raise SettingsError(f"column {name} says {what} numbers of a token: packs hold columns of one shape")
+        return Named("sampled" in kinds, np.result_type(*arrays) if arrays else np.dtype("?"), *widths)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

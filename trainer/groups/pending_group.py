@@ -22,6 +22,7 @@ from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.attempts import Attempts
 from rolloutlog.trainer.groups.held_payload import Payload, PayloadBytes
 from rolloutlog.trainer.groups.member_sets import MemberSets, members_in
+from rolloutlog.trainer.groups.named_environment import NamedEnvironment
 from rolloutlog.trainer.groups.packed_members import PackedMembers
 from rolloutlog.trainer.staleness.verdicts import MemberTokens
 
@@ -32,13 +33,13 @@ class PendingGroup:
 
     `tries` counts how often each member expired; `asked_at` is the partition's time when one was asked for again last.
     `unread` are members that stand by the word of their headers: their values are read before anything is decided that
-    is written. `env` is its environment, `named_by` the first member whose record says it. `drawn` while a batch holds
-    it: what comes then is folded, and counts only if the batch goes back. `closed`: nobody is asked for anything more,
-    since it had ended once on a timeline that was left; what isn't there is cancelled. `cut`: records of it may have
-    been deleted, so why a member is missing is unknown. `attempts` are there once one superseded another. `stirred`:
-    something was said of a member that was complete before. `said_size` is what its first annotation says of its size,
-    by which nobody judges it. `memory` counts the payloads, which `keep` and `let_go` alone add and remove. `namespace`
-    is that of the source where its records lie, "" the own: `named` says it.
+    is written. `drawn` while a batch holds it: what comes then is folded, and counts only if the batch goes back.
+    `closed`: nobody is asked for anything more, since it had ended once on a timeline that was left; what isn't there
+    is cancelled. `cut`: records of it may have been deleted, so why a member is missing is unknown. `attempts` are
+    there once one superseded another. `stirred`: something was said of a member that was complete before. `said_size`
+    is what its first annotation says of its size, by which nobody judges it. `memory` counts the payloads, which `keep`
+    and `let_go` alone add and remove. `namespace` is that of the source where its records lie, "" the own: `named` says
+    it.
     `pass_number`: which pass over them this is.
     """
 
@@ -50,8 +51,6 @@ class PendingGroup:
     tokens: dict[int, MemberTokens] = field(default_factory=dict)
     payloads: dict[int, Payload] = field(default_factory=dict)
     tries: dict[int, int] = field(default_factory=dict)
-    env: str | None = None
-    named_by: int | None = None
     asked_at: int | None = None
     drawn: bool = False
     cut: bool = False
@@ -63,6 +62,7 @@ class PendingGroup:
     namespace: str = ""
     pass_number: int = 1
     _unread: dict[int, Announced] = field(default_factory=dict)
+    _named: NamedEnvironment = field(default_factory=NamedEnvironment)
     _packed: PackedMembers | None = None
     _sets: MemberSets = field(default_factory=MemberSets)
 
@@ -70,6 +70,11 @@ class PendingGroup:
     def id(self) -> str:
         """Group id."""
         return self._group.id
+
+    @property
+    def env(self) -> str | None:
+        """Its environment, None where no record says it."""
+        return self._named.env
 
     @property
     def group(self) -> Group:
@@ -152,7 +157,7 @@ class PendingGroup:
             self._sets.completed(fact.slot.member)
         else:
             self._announce(kept)
-        self._name(fact.slot)
+        self._named.announced(fact.slot)
         self.memory.held += kept.held
 
     def _announce(self, fact: Announced) -> None:
@@ -193,6 +198,7 @@ class PendingGroup:
         slot = rollout.slot
         self._drop(slot.member)
         self.group.member(slot.member).record = record
+        self._named.read(slot, record.handle.offset)
         self._hold(rollout, payload, tokens)
         self._look(slot.member)
 
@@ -201,10 +207,7 @@ class PendingGroup:
         at all."""
         self.forget(slot.member)
         self.group.withdraw(slot.member, slot.attempt)
-        if self.named_by == slot.member:
-            self.env = self.named_by = None
-            for other in (*self.unread.values(), *self.payloads.values()):
-                self._name(other.slot)
+        self._named.withdrawn(slot.member, self.unread)
         if rejected is not None:
             self.reject(slot, rejected)
         self._look(slot.member)
@@ -219,6 +222,7 @@ class PendingGroup:
             if before is not None:
                 self.attempts = self.attempts or Attempts()
                 self.attempts.supersede(slot, before)
+            self._named.read(slot, record.handle.offset)
             self._hold(rollout, payload)
             self._look(slot.member)
         return disposition
@@ -226,15 +230,10 @@ class PendingGroup:
     def _hold(self, rollout: Rollout, payload: Payload | None, tokens: MemberTokens | None = None) -> None:
         """Keep what a record sampled, unless it expired before it came; the payload of a completed one."""
         slot = rollout.slot
-        self._name(slot)
         if rollout.status is not Status.FAILED and slot.attempt > self.group.member(slot.member).expired:
             self.tokens[slot.member] = tokens or MemberTokens.of(slot.member, slot.attempt, rollout.trajectory)
             if payload is not None and rollout.status is Status.COMPLETED:
                 self.keep(slot.member, payload)
-
-    def _name(self, slot: Slot) -> None:
-        if self.env is None and slot.env is not None:
-            self.env, self.named_by = slot.env, slot.member
 
     def reject(self, slot: Slot, rejected: Rejected) -> None:
         """Fold a bad record whose headers could be read."""
