@@ -24,6 +24,7 @@ from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import ChunkRow, FinalRow, StateRow
 from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.shard.restoring import Restoring
 from rolloutlog.contract.ids import ID_BYTES, id_of
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import Topic
@@ -106,10 +107,11 @@ def round_of(live: Fold, first: int) -> tuple[list[bytes], StateRow]:
 def recalled(values: Sequence[bytes], first: int, state: StateRow) -> Fold:
     """The fold of a round."""
     fold = Fold.empty(0, SETTINGS)
-    fold.recall(state)
+    restoring = Restoring(fold)
+    restoring.recall(state)
     for offset, value in enumerate(values, first):
-        fold.restore(decode(value), offset)
-    fold.restore(state, first + len(values))
+        restoring.restore(decode(value), offset)
+    restoring.restore(state, first + len(values))
     fold.forgettable()
     fold.state_row("digest")
     return fold
@@ -147,12 +149,12 @@ def _chunk(number: int) -> bytes:
 
 
 def _recall(chunks: Sequence[bytes]) -> Fold:
-    fold = Fold.empty(0, SETTINGS)
+    restoring = Restoring(Fold.empty(0, SETTINGS))
     for at, value in enumerate(reversed(chunks)):
         chunk = decode(value)
         if isinstance(chunk, ChunkRow):
-            fold.recall_chunk(chunk, at)
-    return fold
+            restoring.recall_chunk(chunk, at)
+    return restoring.fold
 
 
 def _ended() -> Iterable[Figure]:

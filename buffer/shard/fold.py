@@ -38,7 +38,6 @@ from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.index.source_rows import ends_source, of_source
 from rolloutlog.buffer.shard.forgetting import Forgetting
 from rolloutlog.buffer.shard.group_table import GroupTable
-from rolloutlog.buffer.shard.round_reading import RoundReading
 from rolloutlog.buffer.shard.rounds import Rounds
 from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.shard.tally import EVAL, TRAINED, Tally
@@ -70,7 +69,6 @@ class Fold:
     forgetting: Forgetting = field(default_factory=Forgetting, compare=False)
     places: RowPlaces = field(default_factory=RowPlaces, compare=False)
     rounds: Rounds = field(default_factory=Rounds, compare=False)
-    reading: RoundReading | None = field(default=None, compare=False)
     whole: bool = field(default=True, compare=False)
     changes: int = field(default=0, compare=False)
     census: Tally = field(default_factory=Tally, compare=False)
@@ -335,42 +333,11 @@ class Fold:
         self.census.recall(row.census, self.pool)
         return Disposition.TAKEN
 
-    def recall(self, row: StateRow) -> None:
-        """The newest shard row, before the rows that it closes: what was evicted by then needn't be looked at."""
-        self.pool.floor = row.sources_from
-        self.places.recall(row)
-        self.rounds.recall(row)
-        if row.round is not None:
-            self.pool.floor = max(row.sources_from, row.round.place)
-            self.reading = RoundReading(self.groups, self.pool, self.places, row.sources_from)
-
-    def recall_chunk(self, row: ChunkRow, offset: int) -> int | None:
-        """A chunk that lies below the rows that are read; where the next one lies."""
-        self.groups.forgotten.add(row.names)
-        return self.places.chunks.recall(row, offset)
-
     def passed(self, topic: Topic, next_offset: int) -> None:
         """An input was read up to there."""
         self.next_offsets[topic] = next_offset
         if topic is Topic.ROLLOUTS:
             self.pool.settle(next_offset)
-
-    def restore(self, row: Row, offset: int) -> None:
-        """Fold a row of the index. Raises Rejected."""
-        if self.reading is not None and self.rounds.is_above(offset):
-            raise Rejected(RejectReason.SHAPE, f"row {self.reading.number} of the round isn't there")
-        if not isinstance(row, GroupsRow | SourcesRow | DroppedRow):
-            self.apply(row)
-            self.placed(row, offset)
-            if self.reading is not None:
-                self.reading.pass_by(row, offset)
-        elif self.reading is not None and self.rounds.has(offset):
-            self.reading.read(row, self.next_offsets[Topic.ROLLOUTS])
-            self.placed(row, offset)
-            if isinstance(row, SourcesRow) and row.place is not None:
-                self.reading = None
-        else:
-            self.places.end = offset + 1
 
     def placed(self, row: Row, offset: int) -> None:
         """A row lies at `offset` on the index."""

@@ -40,6 +40,7 @@ from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, source
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
 from rolloutlog.buffer.shard.rendering import Void, emitted, rendered
+from rolloutlog.buffer.shard.restoring import Restoring
 from rolloutlog.buffer.shard.wanted import Wanted
 from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.contract.events.body import Resolved, body_of
@@ -61,6 +62,7 @@ class Shard:
 
     settings: Settings
     fold: Fold
+    restoring: Restoring
     sampler: CandidateSampler
     cache: PayloadCache
     source: str
@@ -82,9 +84,11 @@ class Shard:
         digest, source = settings.digest, f"/buffer/{partition}"
         members = MemberEmitter(partition, source, settings.buffer.max_attempts)
         members.tail.follow(settings.trainer, partition, settings.topics.partitions)
+        fold = Fold.empty(partition, settings.buffer)
         return cls(
             settings=settings,
-            fold=Fold.empty(partition, settings.buffer),
+            fold=fold,
+            restoring=Restoring(fold),
             sampler=CandidateSampler(settings, digest, settings.trainer),
             cache=PayloadCache(settings.buffer.cache_bytes),
             source=source,
@@ -97,15 +101,15 @@ class Shard:
 
     def recall(self, row: StateRow) -> None:
         """The newest shard row, before `restore`: it says from where on rows are needed."""
-        self.fold.recall(row)
+        self.restoring.recall(row)
 
     def recall_chunk(self, row: ChunkRow, offset: int) -> int | None:
         """A chunk of ended groups that lies below the rows that are needed, the newest first; where the next lies."""
-        return self.fold.recall_chunk(row, offset)
+        return self.restoring.recall_chunk(row, offset)
 
     def restore(self, row: Row, offset: int) -> None:
         """Fold one row of the index."""
-        self.fold.restore(row, offset)
+        self.restoring.restore(row, offset)
         if isinstance(row, WantedRow):
             self.wanted.last = row
 

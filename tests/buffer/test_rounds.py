@@ -17,6 +17,7 @@ from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, RestingGro
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import AnnotationRow, FinalRow, Row, StateRow
 from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.shard.restoring import Restoring
 from rolloutlog.buffer.shard.rounds import MOST_BYTES
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import BufferSettings
@@ -91,12 +92,12 @@ class Log:
         rows = dict(enumerate(map(decode, self.rows)))
         newest = {row.key: at for at, row in rows.items()}
         state = next(row for row in reversed(rows.values()) if isinstance(row, StateRow))
-        heir = Fold.empty(0, self.settings)
-        heir.recall(state)
+        restoring = Restoring(Fold.empty(0, self.settings))
+        restoring.recall(state)
         for at, row in rows.items():
             if at >= state.reads and newest[row.key] == at:
-                heir.restore(row, at)
-        return heir
+                restoring.restore(row, at)
+        return restoring.fold
 
     @property
     def state(self) -> StateRow:
@@ -184,12 +185,12 @@ def test_a_round_of_which_a_row_is_missing_is_told() -> None:
     for gone in range(whole.begin, whole.end + 1):
         if not isinstance(decode(log.rows[gone]), SourcesRow | GroupsRow):
             continue
-        heir = Fold.empty(0, log.settings)
-        heir.recall(state)
+        restoring = Restoring(Fold.empty(0, log.settings))
+        restoring.recall(state)
         with pytest.raises(Rejected, match="of the round isn't there"):
             for at in range(state.reads, len(log.rows)):
                 if at != gone:
-                    heir.restore(decode(log.rows[at]), at)
+                    restoring.restore(decode(log.rows[at]), at)
 
 
 def test_no_row_of_a_round_is_above_what_any_topic_takes() -> None:
@@ -230,7 +231,7 @@ SOURCES = SourcesRow(
     [GROUPS, SOURCES, replace(SOURCES, rows=b""), replace(SOURCES, offsets=bytes(7)), replace(SOURCES, tails=b"more")],
 )
 def test_what_no_shard_writes_is_rejected(row: RoundKind) -> None:
-    fold = Fold.empty(0, settings_of({}))
-    fold.recall(replace(Log(settings_of({})).live.state_row("s"), round=WholeRound(0, 9, 1, 0)))
+    restoring = Restoring(Fold.empty(0, settings_of({})))
+    restoring.recall(replace(Log(settings_of({})).live.state_row("s"), round=WholeRound(0, 9, 1, 0)))
     with pytest.raises(Rejected, match="not a round of this version"):
-        fold.restore(row, 0)
+        restoring.restore(row, 0)
