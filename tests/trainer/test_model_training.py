@@ -195,6 +195,21 @@ async def test_old_weights_go_and_a_trainer_goes_on_by_what_is_left(log: Log, tm
     assert [str(policy_of(uri)) for uri in weights_in(weights)] == ["1:6", "1:7"]
 
 
+async def test_an_older_checkpoint_keeps_its_weights_over_a_start_so_that_workers_get_them_again(
+    log: Log, tmp_path: Path
+) -> None:
+    """What is gone back to is published again by its own file."""
+    own = {"folder": str(tmp_path), "keep_weights": 1, "checkpoint_steps": 2, "keep_checkpoints": 3}
+    settings = training_settings(log.settings, tmp_path, training=own)
+    training = asyncio.create_task(trained(settings, 4))
+    await log.write(*groups(14))
+    await training
+    await trained(settings, 1)  # which saves one more
+    assert [str(policy_of(uri)) for uri in weights_in(tmp_path / "weights")] == ["0:2", "0:4", "1:5"]
+    await trained(settings, 1, resume=Policy(0, 2))
+    load_weights(*_place(await weights_of(log, Policy(2, 2))))
+
+
 async def test_a_module_of_ones_own_is_trained_by_its_path(log: Log, tmp_path: Path) -> None:
     own = {"type": "own", "path": "tests.trainer.training_run:Table", "arguments": {"size": IDS}}
     settings = training_settings(log.settings, tmp_path / "run").model_copy(update=_model(own))

@@ -76,6 +76,11 @@ class CheckpointFiles:
                 if one not in live[-keep:]:
                     _remove(one.path)
 
+    def steps(self, run: str, history: History) -> list[int]:
+        """The train steps of which a live one is there, under its name."""
+        found = self._files(run) if self._folder.is_dir() else ()
+        return sorted({one.step for one in found if one.is_named and history.is_live(one.timeline, one.step)})
+
     def finish(self, saved: SavedCheckpoint, run: str) -> Path:
         """Where the file is, once it is there and sound; renamed where a crash left that out. Raises as `find`, and
         PathUnusable."""

@@ -127,6 +127,10 @@ class CheckpointFolder:
             raise NotFound(f"no checkpoint at or before step {last} is on the log that the current timeline shares")
         return None
 
+    def steps(self, run: str, history: History) -> list[int]:
+        """The train steps of which a live checkpoint is there."""
+        return self._files.steps(run, history)
+
     def is_sound(self, run: str, saved: SavedCheckpoint) -> bool:
         """True where it could be gone back to; why not is told."""
         try:

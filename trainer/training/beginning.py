@@ -89,5 +89,12 @@ async def _asked(
     return Beginning(checkpoint=newest_live(live.values(), policies.history))
 
 
+async def published_weights(settings: Settings) -> dict[Policy, str]:
+    """Where the weights lie that the run has published, as far back as a policy log remembers. Raises what reading
+    raises."""
+    policies = await read_policy_log(await connect(settings, Role.TRAINER), allow_open=True)
+    return {policy: said.uri for policy, said in policies.publications.items() if said.uri is not None}
+
+
 def _is_live(saved: SavedCheckpoint, policies: PolicyFold) -> bool:
     return policies.history.is_live(saved.timeline, saved.step)

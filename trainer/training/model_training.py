@@ -31,7 +31,7 @@ from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.loop.training_batch import SavedFile, TrainingBatch
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.starting import Start
-from rolloutlog.trainer.training.beginning import Beginning, Resume, read_beginning
+from rolloutlog.trainer.training.beginning import Beginning, Resume, published_weights, read_beginning
 from rolloutlog.trainer.training.kept_optimizer import KeptOptimizer
 from rolloutlog.trainer.training.kept_weights import KeptWeights
 from rolloutlog.trainer.training.model_choice import chosen_model, chosen_optimizer
@@ -80,8 +80,7 @@ class ModelTraining:
         self._resume: Resume | None = resume
         self._on_row = on_row
         self._folder = RunFolder.of(settings)
-        own = None if settings.training.weights else Path(self._folder.weights(settings))
-        self._kept = KeptWeights(settings, [] if own is None else weights_in(own))
+        self._kept = KeptWeights(settings)
         self._stopping = False
         self._stream: SyncGroupStream | None = None
         self.report = TrainingReport()
@@ -109,8 +108,7 @@ class ModelTraining:
         with SyncGroupStream(settings, self._start(began, model, checkpoints)) as stream:
             self._stream = stream
             self._begin(stream, began, checkpoints)
-            if began.checkpoint is not None:
-                self._kept.saved(began.checkpoint.step)
+            self._know_weights(stream, checkpoints)
             self._last = self._last_step(began)
             if self._stopping:
                 stream.stop()
@@ -161,6 +159,13 @@ class ModelTraining:
         elif began.weights is not None:
             kept = self._load_optimizer(began.checkpoint, checkpoints)
             log.warning("going on after train step %d, with its weights, and the optimiser %s", began.step, kept)
+
+    def _know_weights(self, stream: SyncGroupStream, checkpoints: CheckpointFolder) -> None:
+        """Those of earlier lives, unless they have a place of their own."""
+        if not self._settings.training.weights:
+            there = weights_in(Path(self._folder.weights(self._settings)))
+            steps = checkpoints.steps(self._settings.run_id, stream.history)
+            self._kept.goes_on(there, asyncio.run(published_weights(self._settings)), stream.history, steps)
 
     def _load_optimizer(self, saved: SavedCheckpoint | None, checkpoints: CheckpointFolder) -> str:
         """That of an older checkpoint, if there is one: which steps of gradients its means lack is told."""
