@@ -7,7 +7,6 @@ due (`line_intake`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from rolloutlog.contract.events.dead_letters import rejected_line
@@ -36,7 +35,7 @@ def slot_of(rollout: NormalRollout, place: Place, attempt: int) -> Slot:
     One that was exported from a log keeps the slot that it had there."""
     identity, lineage = rollout.identity, rollout.lineage
     if (said := rollout.slot) is not None:
-        return replace(said, group=place.group, group_size=place.size, member=place.member, attempt=attempt)
+        return said._replace(group=place.group, group_size=place.size, member=place.member, attempt=attempt)
     return Slot(
         group=place.group,
         group_size=place.size,

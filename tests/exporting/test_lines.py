@@ -74,8 +74,7 @@ def slot_again(text: bytes) -> Slot:
 
 def elsewhere(slot: Slot) -> Slot:
     """The same slot on another log: seeds and handles of this one mean nothing there, and its id is its own."""
-    return replace(
-        slot,
+    return slot._replace(
         attempt=1,
         trace=slot.trace or slot.rollout,
         source_file=None,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import replace
 from typing import Any, cast
 
 import orjson
@@ -62,8 +61,7 @@ class Stamp(BaseModel):
 
 def slot_text(slot: Slot) -> dict[str, str]:
     """The headers of a slot, as another log may have them; a rollout that was sampled here gets its id as its own."""
-    kept = replace(
-        slot,
+    kept = slot._replace(
         attempt=1,
         trace=slot.trace or slot.rollout,
         source_file=None,
