@@ -324,6 +324,25 @@ async def test_it_learns_offline_from_what_an_ended_run_has_recorded(log: Log, t
     assert (await published(log)).history.published == {Policy(0, 0)}
 
 
+async def test_one_that_came_to_the_end_of_its_data_goes_on_with_its_optimiser(log: Log, tmp_path: Path) -> None:
+    """No step knew that it was the last: what it left is told after it, weights off the sync period too."""
+    await log.publish(Policy(0, 0))
+    await log.write(*groups(6))
+    mine = await offline(log, staleness={"max_staleness": None})
+    for timeline, passes in enumerate((1, 2)):
+        own = {"max_passes": passes, "sync_period": 2}
+        settings = training_settings(mine.settings, tmp_path / "run", trainer=own)
+        report = await trained(settings, None)
+        last = Policy(timeline, 3 * passes)
+        assert (report.steps, report.policy) == (3, str(last))
+        known = await published(mine)
+        state = read_state(RunFolder.of(settings).checkpoints / Path(known.checkpoints[last].uri).name)
+        assert {float(one["step"]) for one in state["optimizer"]["state"].values()} == {3.0 * passes}
+        weights = load_weights(*_place(known.publications[last]))
+        assert all(torch.equal(weights[name], state["model"][name]) for name in weights)
+    assert known.history.published == {Policy(0, v) for v in (0, 2, 3)} | {Policy(1, v) for v in (3, 4, 6)}
+
+
 async def test_weights_that_cant_be_written_leave_the_step_untold(log: Log, tmp_path: Path) -> None:
     settings = training_settings(log.settings, tmp_path / "run")
     first = asyncio.create_task(trained(settings, 1))
@@ -346,6 +365,9 @@ async def test_asked_to_stop_it_ends_after_the_step_that_it_is_at(log: Log, tmp_
     )
     await log.write(*groups(2))
     assert (await training).steps == 1
+    assert (await published(log)).checkpoints.keys() == {Policy(0, 1)}, "whether it was at a step or waited"
+    await log.write(*groups(2, first=2))
+    assert (await trained(settings, 1)).policy == "1:2"
 
 
 def _altered(number: int, ids: list[int] | None = None, temperature: float = 1.0) -> list[Rollout]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rolloutlog.consumers.views.run_status import status
-from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch
+from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch, SettingsError
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
 from rolloutlog.contract.events.run import step_closed
 from rolloutlog.contract.events.watermarks import Watermarks
@@ -95,6 +95,38 @@ async def test_a_closed_step_says_how_the_other_groups_stand(settings: Settings)
         "timeline": 0, "step": 3, "groups": {"open": 2, "ready": 1, "held": 0, "lent": 0, "asked_again": 1},
         "lacks_weights": False,
     }  # fmt: skip
+
+
+async def test_the_last_step_is_saved_after_it_was_told_and_a_resume_begins_behind_it(settings: Settings) -> None:
+    """By the marks that closed it: what was dropped since is judged again."""
+    log = await made(settings)
+    async with GroupStream(log.settings) as stream:
+        with pytest.raises(ValueError, match="step 0 isn't the last"):
+            await stream.saved(0, checkpoint="file:///0")
+        await steps(stream, log, 1)
+        await log.write(*group("g2", 1))
+        await stream.trained(await anext(stream.batches()))
+        closed = await marks_of(log)
+        await log.write(*(rollout(member, 1, group=id_of("equal"), reward=0.5) for member in range(2)))
+        assert await drained(stream) == []
+        with pytest.raises(ValueError, match="step 1 isn't the last"):
+            await stream.saved(1, checkpoint="file:///1")
+        with pytest.raises(SettingsError, match="checkpoint isn't a text"):
+            await stream.saved(2, checkpoint="")
+        await stream.saved(2, publish="s3://w/2", checkpoint="file:///2", checkpoint_digest="d2")
+        with pytest.raises(ValueError, match="policy 0:2 is published already"):
+            await stream.saved(2, publish="s3://w/2")
+        assert stream.history.current == Policy(0, 2)
+    (dropped,) = [final for final in await log.finals() if final.reason]
+    assert (dropped.group, dropped.timeline, dropped.step) == (id_of("equal"), 0, 3)
+    async with GroupStream(log.settings, Start(resume="checkpoint")) as stream:
+        saved = stream.resumed
+        assert saved is not None
+        assert (saved.uri, saved.digest, saved.partitions) == ("file:///2", "d2", closed.partitions)
+        assert stream.history.current == Policy(1, 2)
+        assert await drained(stream) == []
+    again = [(final.timeline, final.step) for final in await log.finals() if final.reason]
+    assert again == [(0, 3), (1, 3)]
 
 
 async def test_late_records_of_ended_groups_stay_late_after_a_start(settings: Settings) -> None:

@@ -80,8 +80,9 @@ class CheckpointFolder:
         made._last_step = step
         return made
 
-    def save(self, stream: SyncGroupStream | GroupStream, batch: Any) -> SavedFile:
-        """Write the state after a batch that is about to be told. All ranks call it; rank 0 writes.
+    def save(self, stream: SyncGroupStream | GroupStream, batch: Any = None) -> SavedFile:
+        """Write the state after a batch that is about to be told, or after the last step, for `stream.saved`. All ranks
+        call it; rank 0 writes.
 
         Whoever tells the batch calls `commit` of what comes back; `TrainingBatch.trained` does. Both raise PathUnusable
         where the folder can't be written; `save` raises SettingsError for what a file can't hold.

@@ -15,7 +15,7 @@ out: forks; open it in the process that trains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -28,7 +28,7 @@ from rolloutlog.trainer.dispatch.batch import Batch, LeftOut
 from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.groups.filters import GroupFilter
 from rolloutlog.trainer.loop.job_ranks import JobRanks, ranks_of_job
-from rolloutlog.trainer.loop.training_batch import Saved, TrainingBatch
+from rolloutlog.trainer.loop.training_batch import Saved, SavedFile, TrainingBatch, write_and_tell
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
 from rolloutlog.trainer.stream.group_stream import GroupStream
@@ -141,6 +141,28 @@ class SyncGroupStream:
             )
 
         return self._thread.wait(told)
+
+    def saved(
+        self,
+        *,
+        publish: Callable[[], Saved | SavedFile] | None = None,
+        checkpoint: Callable[[], Saved | SavedFile] | None = None,
+    ) -> None:
+        """Write and record what the last step left, once the iteration has ended: as `TrainingBatch.trained` with
+        these, on every rank, and as `GroupStream.saved`."""
+
+        def tell(weights: Saved | None, state: Saved | None) -> None:
+            (uri, digest), (file, file_digest) = weights or (None, None), state or (None, None)
+
+            async def told() -> None:
+                stream = self._stream
+                await stream.saved(
+                    stream.last_step, publish=uri, digest=digest, checkpoint=file, checkpoint_digest=file_digest
+                )
+
+            self._thread.wait(told)
+
+        write_and_tell(self.ranks, tell, publish=publish, checkpoint=checkpoint)
 
     def state_dict(self, batch: TrainingBatch | None = None) -> dict[str, Any]:
         """What a checkpoint holds of the stream, as `GroupStream.state_dict`; the same on every rank."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from rolloutlog.contract.errors import SampleUnusable, SettingsError
 from rolloutlog.contract.vocabulary import DropReason
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Saved = tuple[str, str | None]
 """Where something lies, and its digest."""
 
@@ -230,20 +231,34 @@ class TrainingBatch:
                 "give publish=, or another `trainer.sync_period`; Start(timeline=False) is for who publishes none",
             )
         self._ranks.agree(self.step)
-        weights = publish() if publish else None
-        state = checkpoint() if checkpoint else None
 
-        def told() -> StepReport:
-            where = _saved("publish", weights) if publish else None
-            saved = _saved("checkpoint", state) if checkpoint else None
+        def told(where: Saved | None, saved: Saved | None) -> StepReport:
             left_out = {group: (DropReason.UNUSABLE, error.message) for group, error in self._left_out.items()}
             return self._tell(self.batch, publish=where, checkpoint=saved, without={**left_out, **(without or {})})
 
-        report = self._ranks.tell(told)
-        for written in (weights, state):
-            if isinstance(written, SavedFile):
-                written.commit()
-        return report
+        return write_and_tell(self._ranks, told, publish=publish, checkpoint=checkpoint)
+
+
+def write_and_tell(
+    ranks: JobRanks,
+    tell: Callable[[Saved | None, Saved | None], T],
+    *,
+    publish: Callable[[], Saved | SavedFile] | None,
+    checkpoint: Callable[[], Saved | SavedFile] | None,
+) -> T:
+    """Write weights and state on all ranks, tell where rank 0's lie, then commit them."""
+    weights = publish() if publish else None
+    state = checkpoint() if checkpoint else None
+
+    def told() -> T:
+        where = _saved("publish", weights) if publish else None
+        return tell(where, _saved("checkpoint", state) if checkpoint else None)
+
+    report = ranks.tell(told)
+    for written in (weights, state):
+        if isinstance(written, SavedFile):
+            written.commit()
+    return report
 
 
 def _saved(name: str, made: object) -> Saved:

@@ -35,27 +35,37 @@ def step_events(
     digest: str | None,
     checkpoint: tuple[str, str | None] | None = None,
 ) -> list[Outgoing]:
-    """The records of a step; that it is closed comes last. `checkpoint` is where the state after it lies, and its
-    digest."""
+    """The records of a step; that it is closed comes last. Of what it left: as `saved_events`."""
     trained = [final_event(group.final, source=SOURCE, now=now) for group in batch.groups]
-    published = (
-        [policy_published(policy, run=run, source=SOURCE, now=now, uri=uri, digest=digest)]
-        if policy is not None
-        else []
-    )
-    closed = list[Outgoing]()
-    if (marks := closing.watermarks) is not None:
-        if checkpoint is not None:
-            saved = SavedCheckpoint(**marks.model_dump(), uri=checkpoint[0], digest=checkpoint[1])
-            closed.append(checkpoint_saved(saved, run=run, source=SOURCE, now=now))
-        closed.append(step_closed(marks, source=SOURCE, now=now))
+    marks = closing.watermarks
     return [
         *unwritten.events(now),
         *trained,
         *closing.chunk_events(now),
-        *published,
-        *closed,
+        *saved_events(marks, policy, run=run, now=now, uri=uri, digest=digest, checkpoint=checkpoint),
+        *([] if marks is None else [step_closed(marks, source=SOURCE, now=now)]),
     ]
+
+
+def saved_events(
+    marks: Watermarks | None,
+    policy: Policy | None,
+    *,
+    run: str,
+    now: int,
+    uri: str | None,
+    digest: str | None,
+    checkpoint: tuple[str, str | None] | None,
+) -> list[Outgoing]:
+    """What a step left that closes with these `marks`: its policy, whose weights lie at `uri`, and its `checkpoint`,
+    where the state after it lies, and the digest of that."""
+    events = list[Outgoing]()
+    if policy is not None:
+        events.append(policy_published(policy, run=run, source=SOURCE, now=now, uri=uri, digest=digest))
+    if checkpoint is not None and marks is not None:
+        saved = SavedCheckpoint(**marks.model_dump(), uri=checkpoint[0], digest=checkpoint[1])
+        events.append(checkpoint_saved(saved, run=run, source=SOURCE, now=now))
+    return events
 
 
 def first_events(history: History, *, run: str, now: int, uri: str | None, digest: str | None = None) -> list[Outgoing]:

@@ -192,6 +192,21 @@ class GroupStream:
         saved = None if checkpoint is None else (checkpoint, checkpoint_digest)
         return self._open().recorder.tell(batch, StepOutcome(publish, digest, saved, dict(without or {})))
 
+    async def saved(
+        self,
+        step: int,
+        *,
+        publish: str | None = None,
+        digest: str | None = None,
+        checkpoint: str | None = None,
+        checkpoint_digest: str | None = None,
+    ) -> None:
+        """Record what the last step left, as `trained` does, for who hears only later that it was the last: the log
+        ended, or somebody asked to stop. Raises ValueError where this stream told no such step, or another one after
+        it, or its weights are out; and what `trained` raises."""
+        saved = None if checkpoint is None else (checkpoint, checkpoint_digest)
+        await self._open().recorder.save(step, StepOutcome(publish, digest, saved))
+
     def state_dict(self, batch: Batch | None = None) -> dict[str, Any]:
         """What a checkpoint file holds of the stream: the run, and the timeline and step that the state is of, which is
         the last step, or that of a `batch` which is about to be told with `checkpoint`.

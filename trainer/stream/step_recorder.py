@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from rolloutlog.contract.errors import NotOpen, SettingsError
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal
+from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.refusal import text_of
@@ -28,7 +29,7 @@ from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.steps.closing import Closing, closing_of
 from rolloutlog.trainer.steps.drop_counts import DropCounts
 from rolloutlog.trainer.steps.group_counts import group_counts
-from rolloutlog.trainer.steps.step_events import step_events
+from rolloutlog.trainer.steps.step_events import saved_events, step_events
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.opening import Parts
 
@@ -71,6 +72,7 @@ class StepRecorder:
         self.written = Discards()
         """Of the events that it wrote, until somebody puts an empty one in its place."""
         self._since_step = DropCounts()
+        self._told: Watermarks | None = None
         self._over = False
 
     def tell(self, batch: Batch, outcome: StepOutcome) -> Coroutine[Any, Any, StepReport]:
@@ -88,6 +90,13 @@ class StepRecorder:
         elif telling.outcome != outcome:
             raise ValueError("this batch is being recorded already, with another outcome")
         return self._heard(telling)
+
+    async def save(self, step: int, outcome: StepOutcome) -> None:
+        """Say what a step left, once it turns out to be the last. Raises ValueError, NotOpen."""
+        self.ensure_open()
+        task = self._started(self._save(step, outcome))
+        await asyncio.wait({task})
+        task.result()
 
     def end(self) -> None:
         """Tell nothing more; what was told before is still heard."""
@@ -145,15 +154,39 @@ class StepRecorder:
         try:
             told = replace(notes, dropped=[*notes.dropped, *left_out.dropped])
             report = StepReport.of(kept, self._since_step.plus(told))
-            await self._write(*self._step(kept, told, outcome, policy))
+            events, closing = self._step(kept, told, outcome, policy)
+            await self._write(events, closing)
         except BaseException:
             parts.sampler.unwritten.put_back(notes)
             raise
         self.written.add(told)
         self._since_step = DropCounts()
+        self._told = closing.watermarks
         if policy is not None:
             parts.policies.wrote(policy)
         return report
+
+    async def _save(self, step: int, outcome: StepOutcome) -> None:
+        """With the marks that closed the step: a resume reads from them whatever was said since."""
+        parts = self._parts
+        async with parts.writer.turn:
+            if (marks := self._told) is None or marks.step != step:
+                raise ValueError(f"step {step} isn't the last that this stream told")
+            policy = None if outcome.publish is None else Policy(marks.timeline, step)
+            if policy in parts.history.published:
+                raise ValueError(f"policy {policy} is published already")
+            events = saved_events(
+                marks,
+                policy,
+                run=self._run,
+                now=now_ms(),
+                uri=outcome.publish,
+                digest=outcome.digest,
+                checkpoint=outcome.checkpoint,
+            )
+            await parts.writer.write(events)
+            if policy is not None:
+                parts.policies.wrote(policy)
 
     def _step(
         self, kept: Batch, told: UnwrittenEvents, outcome: StepOutcome, policy: Policy | None

@@ -82,6 +82,7 @@ class ModelTraining:
         self._folder = RunFolder.of(settings)
         self._kept = KeptWeights(settings)
         self._stopping = False
+        self._unsaved: int | None = None
         self._stream: SyncGroupStream | None = None
         self.report = TrainingReport()
 
@@ -113,6 +114,8 @@ class ModelTraining:
             if self._stopping:
                 stream.stop()
             self._train(stream, stepping, checkpoints)
+            if self._unsaved is not None:
+                self._save_last(stream, stepping, checkpoints, self._unsaved)
         return self.report
 
     def _checkpoints(self, stepping: ModelStep) -> CheckpointFolder:
@@ -207,6 +210,7 @@ class ModelTraining:
         report = batch.trained(publish=publish, checkpoint=checkpoint, early=is_last)
         if is_due:
             self._kept.saved(step)
+        self._unsaved = None if is_due else step
         if publish is not None:
             self._kept.published()
         told, current = time.monotonic(), stream.history.current
@@ -229,7 +233,25 @@ class ModelTraining:
         )
         return StepNumbers.mean([stepping(step, mini.packs, mini.denominators) for mini in dealt])
 
-    def _checkpoint(self, checkpoints: CheckpointFolder, stream: SyncGroupStream, batch: TrainingBatch) -> SavedFile:
+    def _save_last(
+        self, stream: SyncGroupStream, stepping: ModelStep, checkpoints: CheckpointFolder, step: int
+    ) -> None:
+        """What the last step would have left, had it been known to be the last: the data ended, or it was asked to
+        stop while it waited."""
+        policy = Policy(stream.history.timeline, step)
+        is_out = policy in stream.history.published
+        stream.saved(
+            publish=None if is_out else lambda: self._save(stepping.model, policy),
+            checkpoint=lambda: self._checkpoint(checkpoints, stream),
+        )
+        self._kept.saved(step)
+        if not is_out:
+            self._kept.published()
+        self.report.policy = str(policy)
+
+    def _checkpoint(
+        self, checkpoints: CheckpointFolder, stream: SyncGroupStream, batch: TrainingBatch | None = None
+    ) -> SavedFile:
         with writing(self._folder.checkpoints):
             return checkpoints.save(stream, batch)
 
