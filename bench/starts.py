@@ -21,7 +21,7 @@ from bench.report import Figure
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.contract.events.group_events import GroupFinal, ended_event, final_event
 from rolloutlog.contract.events.policy_versions import policy_published, timeline_started
-from rolloutlog.contract.events.run import step_closed
+from rolloutlog.contract.events.run import TRAINER_SOURCE, step_closed
 from rolloutlog.contract.events.watermarks import PartitionMarks, Watermarks
 from rolloutlog.contract.ids import ended_id
 from rolloutlog.contract.partitions import partition_of
@@ -35,7 +35,7 @@ from rolloutlog.trainer.groups.ended_groups import CHUNK
 from rolloutlog.trainer.stream.group_stream import GroupStream
 
 PARTITIONS, GROUPS, PARTIAL, ROUNDS = 6, 1_000_000, 1000, 3
-SOURCE, STEP = "/bench", 125_000
+STEP = 125_000
 """Partial: ended groups of each partition that are in no chunk yet."""
 
 
@@ -67,13 +67,13 @@ async def _write(settings: Settings, groups: int) -> None:
     await declare(connection, settings)
     run, policy = settings.run_id, Policy(0, STEP)
     async with Writer(connection) as writer:
-        await writer.send(timeline_started(0, None, 0, run=run, source=SOURCE, now=0))
-        await writer.send(policy_published(policy, run=run, source=SOURCE, now=0, uri="s3://w", digest=None))
+        await writer.send(timeline_started(0, None, 0, run=run, source=TRAINER_SOURCE, now=0))
+        await writer.send(policy_published(policy, run=run, source=TRAINER_SOURCE, now=0, uri="s3://w", digest=None))
         if groups:
             share = groups // PARTITIONS + 1
             marks = tuple([await _partition(writer, number, share) for number in range(PARTITIONS)])
             closed = Watermarks(timeline=0, step=STEP, partitions=marks)
-            await writer.send(step_closed(closed, source=SOURCE, now=0))
+            await writer.send(step_closed(closed, source=TRAINER_SOURCE, now=0))
 
 
 async def _partition(writer: Writer, number: int, groups: int) -> PartitionMarks:
@@ -82,12 +82,14 @@ async def _partition(writer: Writer, number: int, groups: int) -> PartitionMarks
     for at in range(count):
         names = [ended_id(f"{number}.{at}.{one}") for one in range(CHUNK)]
         before = at - 1 if at else None
-        await writer.send(ended_event(names, before, timeline=0, step=STEP, source=SOURCE, now=0, partition=number))
+        await writer.send(
+            ended_event(names, before, timeline=0, step=STEP, source=TRAINER_SOURCE, now=0, partition=number)
+        )
         await writer.flush()  # as the last of its transaction it ends a batch
     partial = [name for one in range(2 * PARTIAL * PARTITIONS) if partition_of(name := f"{one}", PARTITIONS) == number]
     for name in partial[:PARTIAL]:
         final = GroupFinal(group=name, group_size=8, timeline=0, step=STEP, as_of=0)
-        await writer.send(final_event(final, source=SOURCE, now=0))
+        await writer.send(final_event(final, source=TRAINER_SOURCE, now=0))
     return PartitionMarks(low=0, seeds=0, events=count, chunk=count - 1, oldest_chunk=0)
 
 

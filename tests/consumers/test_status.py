@@ -124,7 +124,7 @@ def test_that_no_weights_came_for_too_long_is_told_at_once(
         await log.write(timeline_started(0, None, 0, run=run, source="/test", now=now()))
         await log.publish(Policy(0, version + 1))
         marks = Watermarks(timeline=0, step=4, partitions=(PartitionMarks(low=0, seeds=0, events=0),) * 2)
-        await log.write(step_closed(marks, source="/test", now=now()))
+        await log.write(step_closed(marks, source="/trainer", now=now()))
         return await status(log.settings)
 
     found = asyncio.run(body())

@@ -6,7 +6,7 @@ from typing import Any
 
 from rolloutlog.contract.events.group_events import ended_event, is_chunk, read_groups_ended
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint, checkpoint_saved, fold
-from rolloutlog.contract.events.run import closed_steps, read_fact, step_closed
+from rolloutlog.contract.events.run import TRAINER_SOURCE, closed_steps, read_fact, step_closed
 from rolloutlog.contract.events.watermarks import PartitionMarks, Watermarks, newest_live
 from rolloutlog.contract.ids import ended_id
 from rolloutlog.contract.policies import LAST_POLICY, History, Policy
@@ -31,7 +31,7 @@ def forked() -> History:
 
 
 def test_a_closed_step_reads_back_under_its_timeline() -> None:
-    name, body = read_fact(Raw.of(step_closed(marks(2, 9), **BY)).event())
+    name, body = read_fact(Raw.of(step_closed(marks(2, 9), **BY | {"source": TRAINER_SOURCE})).event())
     assert name == "step/2"
     assert closed_steps({name: body}) == [marks(2, 9)]
 

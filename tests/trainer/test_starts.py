@@ -12,7 +12,7 @@ import pytest
 from rolloutlog.consumers.views.run_status import status
 from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch, SettingsError
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
-from rolloutlog.contract.events.run import step_closed
+from rolloutlog.contract.events.run import TRAINER_SOURCE, step_closed
 from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import Policy
@@ -269,7 +269,7 @@ async def test_facts_that_no_trainer_wrote_stop_no_start(settings: Settings, cap
             assert stream.step == 4 + (chunk > first)
             assert [names(batch) for batch in await drained(stream)] == [{id_of(f"new{chunk}")}]
     assert "of a step that no policy can have" in caplog.text
-    assert "what closes step 9 of timeline 0 is passed over" in caplog.text
+    assert "a step closed by '/test', who is no trainer" in caplog.text
     await log.write(*group("new", 3))
     async with GroupStream(log.settings) as stream:
         assert [names(batch) for batch in await drained(stream)] == [{id_of("new")}]
@@ -300,26 +300,32 @@ async def test_a_final_event_of_a_step_that_nobody_closed_ends_its_group_and_mov
     assert "is of step 1000000, which nobody has closed" in caplog.text
 
 
-@pytest.mark.parametrize("forged", ["rollouts", "seeds", "group-events", "step", "unreadable"])
-async def test_marks_that_no_trainer_of_the_run_can_have_left_are_passed_over(
-    settings: Settings, forged: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("source", ["/test", TRAINER_SOURCE])
+@pytest.mark.parametrize("forged", ["low", "seeds", "events", "end", "chunk", "step", "unreadable"])
+async def test_marks_that_the_topics_do_not_bear_out_train_nothing_twice(
+    settings: Settings, forged: str, source: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They name what no topic has yet, or close a step in which nothing was trained or dropped."""
+    """What somebody else than a trainer closes is no step. Where `rollouts` or `seeds` is shorter than a trainer says
+    all is read from the beginning; where `group-events` isn't what it says, nobody knows what was trained: refused."""
     log = await made(settings)
     async with GroupStream(log.settings) as stream:
         await steps(stream, log, 1, 2)
-    good = await marks_of(log)
-    name = {"rollouts": "low", "seeds": "seeds", "group-events": "events"}.get(forged)
-    partition = good.partitions[0].model_copy(update={name: 10**6} if name else {})
+    name = forged if forged not in ("step", "unreadable") else None
+    partition = (await marks_of(log)).partitions[0].model_copy(update={name: 10**6} if name else {})
     step = 500 if forged == "step" else 2
-    bad = step_closed(Watermarks(timeline=0, step=step, partitions=(partition,)), source="/test", now=now())
+    bad = step_closed(Watermarks(timeline=0, step=step, partitions=(partition,)), source=source, now=now())
     await log.write(replace(bad, value=b"{}") if forged == "unreadable" else bad)
     await log.write(*group("g3", 2))
+    if source == TRAINER_SOURCE and forged in ("events", "end", "chunk", "step"):
+        with pytest.raises(RecordsDeleted, match="which groups were trained is unknown"):
+            async with GroupStream(log.settings):
+                pass
+        return
     async with GroupStream(log.settings) as stream:
         assert stream.step == 3
         assert [names(batch) for batch in await drained(stream)] == [{id_of("g3")}]
-    passed_over = f"what closes step {step} of timeline 0 is passed over" in caplog.text
-    assert passed_over or forged == "unreadable"
+    said = "what closes step 2 of timeline 0 is passed over" if source == TRAINER_SOURCE else "who is no trainer"
+    assert said in caplog.text or forged == "unreadable"
     trained = Counter(final.group for final in await log.finals())
     assert set(trained.values()) == {1}
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from rolloutlog.contract.events.dead_letters import rejected_event
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal, MemberExpired, expired_event, final_event
+from rolloutlog.contract.events.run import TRAINER_SOURCE
 from rolloutlog.contract.wire.rejection import Rejected
 
-SOURCE = "/trainer"
+SOURCE = TRAINER_SOURCE
 """`ce_source` of everything that the trainer writes."""
 
 

@@ -161,6 +161,7 @@ class Assembly:
             first=first,
             seeds=self.endings.first_seed(ended),
             events=self.endings.first_event(ended),
+            end=self.endings.next_event,
             chunk=self.endings.chunk,
             oldest_chunk=self.endings.oldest,
         )

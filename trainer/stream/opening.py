@@ -39,7 +39,14 @@ from rolloutlog.trainer.stream.restoring import Restored, read_rejected, restore
 from rolloutlog.trainer.stream.rollout_log import RolloutLog, open_rollout_log
 from rolloutlog.trainer.stream.sealed_records import check_seals
 from rolloutlog.trainer.stream.seed_reader import SeedReader
-from rolloutlog.trainer.stream.starting import Start, StartPoint, check_first_step, first_step, start_point
+from rolloutlog.trainer.stream.starting import (
+    Start,
+    StartPoint,
+    check_first_step,
+    check_last_step,
+    first_step,
+    start_point,
+)
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +115,7 @@ async def open_parts(
     highs = {number: end.high for (_, number), end in known.items()}
     restored = await restore_endings(connection, history, origin.marks, highs, wait_s=HIDDEN_S, passes=rollouts.offline)
     check_first_step(start, history, restored.last_step)
+    check_last_step(start, origin, history, restored.last_step)
     lows = _lows(start, origin, restored, rollouts)
     below = rollouts.begins if rollouts.offline else lows  # a later pass begins there again
     rejected = await read_rejected(rollouts.connection, below, wait_s=HIDDEN_S)

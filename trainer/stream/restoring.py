@@ -85,8 +85,10 @@ class EndingsFold:
         self._history, self._marks, self._rollouts = history, marks.partitions, rollouts
         self._passes, self.begun = passes, False
         self.pass_number = 1 if marks.said is None else marks.said.pass_number
-        self.last_step = 0 if marks.said is None else marks.said.step
+        self.last_step = max(marks.claimed, 0 if marks.said is None else marks.said.step)
         self._told_step = _told_step(marks, history)
+        self._untold = list[tuple[int, int, str, int]]()
+        """Step, partition, group and offset of what a step trained that nobody has closed."""
         self._chunks: dict[int, dict[int, GroupsEnded]] = {number: {} for number in marks.chunks}
         self.endings = {number: EndedGroups(next_seed=mark.seeds) for number, mark in enumerate(marks.partitions)}
         for number, chunks in marks.chunks.items():
@@ -94,11 +96,25 @@ class EndingsFold:
 
     def read(self, ends: Mapping[int, int]) -> None:
         """All was folded, up to these ends."""
+        self._tell_rest()
         for number, endings in self.endings.items():
             for offset, said in self._linked(number):
                 endings.take_chunk(said.names, offset)
             endings.passed(ends[number])
             endings.close(self.last_step)
+
+    def _tell_rest(self) -> None:
+        """Steps follow each other, so what was trained right after the last that is known to be closed was a step too,
+        whose closing was lost: it moves the step. One that follows on nothing is no trainer's, and counts for the last
+        that does. All end their groups, since nobody may train one twice."""
+        steps = {step for step, *_ in self._untold}
+        while self.last_step + 1 in steps:
+            self.last_step += 1
+        for step, partition, group, offset in self._untold:
+            if (ending := self.endings[partition].ending.get(group)) is not None:
+                ending.step = min(ending.step, self.last_step)
+            if step > self.last_step:
+                log.warning("group-events/%d/%d is of step %d, which nobody has closed", partition, offset, step)
 
     def _linked(self, number: int) -> list[tuple[int, GroupsEnded]]:
         """Of the chunks above the marks those that a later start will find from the newest back. One whose answer was
@@ -137,14 +153,12 @@ class EndingsFold:
             if not self._passes:
                 self.endings[partition].void(final.group, min(final.as_of, self._rollouts[partition]), offset)
             return
-        step = final.step
-        if final.reason is None and step > self._told_step:
-            log.warning("group-events/%d/%d is of step %d, which nobody has closed", partition, offset, step)
-            step = self._told_step
         if self._counts(final):
-            self.endings[partition].finish(final.group, step, offset, first=self._first(partition))
-        if final.reason is None:
-            self.last_step = max(self.last_step, step)
+            self.endings[partition].finish(final.group, final.step, offset, first=self._first(partition))
+        if final.reason is None and final.step > self._told_step:
+            self._untold.append((final.step, partition, final.group, offset))
+        elif final.reason is None:
+            self.last_step = max(self.last_step, final.step)
 
     def _first(self, partition: int) -> int:
         return 0 if self.begun else self._marks[partition].low
@@ -159,9 +173,9 @@ class EndingsFold:
 
 
 def _told_step(marks: SoundMarks, history: History) -> int:
-    """The last step that was told: what trains a group closes its step in the same transaction, so a final event of a
-    later one is no trainer's. Its group counts as ended all the same, since nobody may train one twice. No bound where
-    nobody knows which was the last."""
+    """The last step that is known to be closed: what trains a group closes its step in the same transaction, so a final
+    event of a later one is of a `run` that was restored from an older copy, or no trainer's. No bound where nobody
+    knows which was the last."""
     if marks.said is None or not marks.newest:
         return LAST_POLICY
     fork = history.forks.get(history.timeline)

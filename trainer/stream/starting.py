@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError
+from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch, SettingsError
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import PublishedPolicy, SavedCheckpoint
 from rolloutlog.contract.events.run import STEP, closed_steps, trainer_recorded
@@ -25,7 +25,7 @@ from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.run_record import RunRecord
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
 from rolloutlog.trainer.steps.step_events import first_events, resumed_events
-from rolloutlog.trainer.stream.sound_marks import SoundMarks, sound_marks
+from rolloutlog.trainer.stream.sound_marks import LOST_HINT, SoundMarks, sound_marks
 
 log = logging.getLogger(__name__)
 
@@ -82,12 +82,14 @@ class Start:
 @dataclass(slots=True, frozen=True)
 class StartPoint:
     """From where a stream goes on: the `marks`, and what to write `first`; `forked` is the history of a resume once
-    that is written, `checkpoint` the one that it goes back to, if any: who asks for a policy gets its weights alone."""
+    that is written, `checkpoint` the one that it goes back to, if any: who asks for a policy gets its weights alone.
+    `told`: trainers have closed steps here, live or not."""
 
     marks: SoundMarks
     first: list[Outgoing]
     forked: History | None = None
     checkpoint: SavedCheckpoint | None = None
+    told: bool = False
 
 
 async def start_point(
@@ -113,14 +115,16 @@ async def start_point(
     if start.resume is not None and (policy := await _policy_of(start.resume, settings.run_id, policies)) is not None:
         weights = await _weights_of(policy, start, settings.run_id, policies)
         there = forked(history, policy)
-        marks = await sound_marks(connection, known, there, run.partitions, rollouts, whole=whole)
+        marks = await sound_marks(connection, known, there, run.partitions, rollouts, whole=whole, latest=start.latest)
         first += resumed_events(history, weights, marks.said, run=settings.run_id, now=now)
         is_policy = isinstance(start.resume, Policy) and policy in history.published
-        return StartPoint(marks, first, there, None if is_policy else policies.checkpoints.get(policy))
+        return StartPoint(
+            marks, first, there, None if is_policy else policies.checkpoints.get(policy), told=bool(known)
+        )
     if start.timeline and not history.started and not history.imported:
         first += first_events(history, run=settings.run_id, now=now, uri=start.weights, digest=start.digest)
-    marks = await sound_marks(connection, known, history, run.partitions, rollouts, whole=whole)
-    return StartPoint(marks, first)
+    marks = await sound_marks(connection, known, history, run.partitions, rollouts, whole=whole, latest=start.latest)
+    return StartPoint(marks, first, told=bool(known))
 
 
 async def _weights_of(policy: Policy, start: Start, run: str, policies: PolicyLog) -> PublishedPolicy:
@@ -201,6 +205,18 @@ def check_first_step(start: Start, history: History, last: int | None) -> None:
             f"a start at step {start.step}, but the last on the log is {done}",
             "without `step` it goes on after that one; `resume` goes back to a policy, and makes void what came after",
         )
+
+
+def check_last_step(start: Start, origin: StartPoint, history: History, last: int | None) -> None:
+    """Refuse weights of a step of which `group-events` says nothing, where steps are told: what it trained would be
+    trained again. Whoever says which step comes first knows better. Raises RecordsDeleted."""
+    newest = history.current
+    if start.latest or start.step is not None or not origin.told or newest is None or newest.version <= (last or 0):
+        return
+    raise RecordsDeleted(
+        f"policy {newest} was published, but the last step of which group-events says what was trained is {last or 0}",
+        f"{LOST_HINT}; for policies that were published by hand say the first step: `Start(step={newest.version + 1})`",
+    )
 
 
 def first_step(start: Start, history: History, last: int | None) -> int | None:

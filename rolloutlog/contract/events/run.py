@@ -29,6 +29,8 @@ from rolloutlog.contract.wire.rejection import HOSTILE, Rejected, fault_of, prob
 M = TypeVar("M", bound=BaseModel)
 DECLARATION = "run"
 SETTINGS, SOURCE, CURSOR, STEP, SEAL, PIN = "settings/", "source/", "cursor/", "step/", "audit/", "manifest/"
+TRAINER_SOURCE = "/trainer"
+"""`ce_source` of who closes steps. A step that somebody else closes is none."""
 TRAINER = "trainer"
 """What tells the text of a trainer's settings from that of the run's."""
 
@@ -117,6 +119,8 @@ def read_fact(event: Event) -> tuple[str, dict[str, Any]]:
     body = read_json(event)
     if not _fits(kind, name):
         raise Rejected(RejectReason.KEY, f"a {kind} under the key {name[:80]!r}")
+    if kind is EventType.STEP_CLOSED and event.headers.source != TRAINER_SOURCE:
+        raise Rejected(RejectReason.INCONSISTENT, f"a step closed by {event.headers.source!r:.80}, who is no trainer")
     if kind is EventType.SETTINGS_RECORDED and name != f"{SETTINGS}{_digest_of(body)}":
         raise Rejected(RejectReason.DIGEST, f"the settings aren't those of {name[:80]!r}")
     if kind is EventType.SOURCE_DECLARED and name != f"{SOURCE}{read_source(body).digest}":

@@ -22,13 +22,14 @@ class PartitionMarks(BaseModel):
     """One partition number of the three topics. On `rollouts` nothing below `low` is unresolved, and `first` is the
     group whose first record lies there, None where none is open; on `seeds` every group whose origin seed lies below
     `seeds` has ended; on `group-events` a start needs nothing below `events` but chunks, from `oldest_chunk` to
-    `chunk`."""
+    `chunk`, and it reached to `end` at least."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     low: Counted
     seeds: Counted
     events: Counted
+    end: Counted = 0
     chunk: Counted | None = None
     oldest_chunk: Counted | None = None
     first: str | None = None
