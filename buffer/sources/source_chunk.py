@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from rolloutlog.buffer.sources.screening import Screening
 from rolloutlog.buffer.sources.source_columns import DEAD, NOWHERE, UNHEEDED, WATCHED, Told
 from rolloutlog.buffer.sources.source_record import SourceRecord
 from rolloutlog.buffer.sources.source_table import SourceTable
+from rolloutlog.contract.handles import BEFORE
 
 PLACE, REWARD, SHORT, LENGTH = np.dtype("<i8"), np.dtype("<f8"), np.dtype("<u2"), np.dtype("<u4")
 ENTRY = 48
@@ -130,6 +132,8 @@ class _Columns(NamedTuple):
             raise ValueError("tails of another length than said")
         if np.any(found.offsets[1:] <= found.offsets[:-1]):
             raise ValueError("sources that aren't in their order")
+        if np.any(found.flags & ~np.uint8(DEAD | UNHEEDED | WATCHED)):
+            raise ValueError("flags that no source has")
         if np.any(found.group_at >= len(row.groups)) or np.any(found.like_at >= len(row.likes)):
             raise ValueError("a source without a group, or like none")
         return found
@@ -151,6 +155,8 @@ def take_in(pool: Pool, row: SourcesRow, oldest: int, names: Mapping[str, str], 
     """Take the sources of a row into a pool, but for those below `oldest`; the places of all. `names` has texts of
     groups to be shared, `seen` the rows of the same transaction by place. Raises ValueError."""
     every = _Columns.of(row)
+    _check_places(pool, every.offsets)
+    _check_said(row, every.like_at.tolist())
     first = int(np.searchsorted(every.offsets, oldest))
     if first < len(every.offsets):
         sources, columns = pool.sources, every.since(first)
@@ -165,6 +171,27 @@ def take_in(pool: Pool, row: SourcesRow, oldest: int, names: Mapping[str, str], 
         _say(pool, row, at, first)
         _limit(pool, at)
     return every.offsets.tolist()
+
+
+def _check_places(pool: Pool, offsets: NDArray[np.int64]) -> None:
+    """They come after those that are here, and before those that come by their own rows. Raises ValueError."""
+    sources = pool.sources
+    newest = sources.offset(sources.slot_count - 1) if sources.slot_count else -BEFORE - 1
+    if len(offsets) and not (newest < offsets[0] and offsets[-1] < pool.floor):
+        raise ValueError("sources out of their place")
+
+
+def _check_said(row: SourcesRow, like_at: Sequence[int]) -> None:
+    """What is said of single sources is said once of one that is here, and of candidates that it has. Raises
+    ValueError."""
+    for said in ([one.at for one in row.told], [one.at for one in row.drawn]):
+        if any(after <= before for before, after in pairwise([-1, *said])) or (said and said[-1] >= len(like_at)):
+            raise ValueError("something is said of no source, or twice of one")
+    if any(at >= len(like_at) for at, _ in row.seeds):
+        raise ValueError("a seed that drew no source of the row")
+    for at, left, drawn in row.drawn:
+        if not 0 < left <= sum(row.likes[like_at[at]][1]) or any(place >= left for place, _, _ in drawn):
+            raise ValueError("something is said of no candidate")
 
 
 def _extend(sources: SourceTable, row: SourcesRow, columns: _Columns, start: int, names: Mapping[str, str]) -> int:

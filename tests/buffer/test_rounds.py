@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -13,7 +14,16 @@ from msgspec.structs import replace
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, RestingGroup, RoundKind, SourcesRow, WholeRound
+from rolloutlog.buffer.index.round_rows import (
+    Drawn,
+    DroppedRow,
+    GroupsRow,
+    Noted,
+    RestingGroup,
+    RoundKind,
+    SourcesRow,
+    WholeRound,
+)
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import AnnotationRow, FinalRow, Row, StateRow
 from rolloutlog.buffer.shard.fold import Fold
@@ -235,3 +245,44 @@ def test_what_no_shard_writes_is_rejected(row: RoundKind) -> None:
     restoring.recall(replace(Log(settings_of({})).live.state_row("s"), round=WholeRound(0, 9, 1, 0)))
     with pytest.raises(Rejected, match="not a round of this version"):
         restoring.restore(row, 0)
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda row: replace(row, flags=b"\x01" * len(row.flags)),
+        lambda row: replace(row, flags=b"\x10" * len(row.flags)),
+        lambda row: replace(row, offsets=(1 << 40).to_bytes(8, "little") * (len(row.offsets) // 8)),
+        lambda row: replace(row, told=[Noted(len(row.flags), 0.5, ["note"])]),
+        lambda row: replace(row, told=[Noted(0, 0.5, ["note"])] * 2),
+        lambda row: replace(row, drawn=[Drawn(len(row.flags), 1, [])]),
+        lambda row: replace(row, drawn=[Drawn(0, 0, [])]),
+        lambda row: replace(row, drawn=[Drawn(0, 9, [])]),
+        lambda row: replace(row, drawn=[Drawn(0, 1, [(1, 1, False)])]),
+        lambda row: replace(row, seeds=[(len(row.flags), 0)]),
+    ],
+    ids=["gone", "flag", "place", "told", "told-twice", "drawn", "none-left", "more-left", "candidate", "seed"],
+)
+def test_what_fits_no_source_of_a_round_is_rejected(forge: Callable[[SourcesRow], SourcesRow]) -> None:
+    """A damaged index is told by its place, and by no error of another kind later."""
+    log = quiet(20)
+    state, restoring = log.state, Restoring(Fold.empty(0, log.settings))
+    restoring.recall(state)
+    with pytest.raises(Rejected, match="not a round of this version"):
+        for at in range(state.reads, len(log.rows)):
+            row = decode(log.rows[at])
+            if isinstance(row, SourcesRow) and row.flags:
+                row = forge(row)
+            restoring.restore(row, at)
+
+
+def test_sources_of_a_round_that_are_told_twice_are_rejected() -> None:
+    log = quiet(20)
+    restoring = Restoring(Fold.empty(0, log.settings))
+    restoring.recall(log.state)
+    with pytest.raises(Rejected, match="sources out of their place"):
+        for at in range(log.state.reads, len(log.rows)):
+            row = decode(log.rows[at])
+            restoring.restore(row, at)
+            if isinstance(row, SourcesRow) and row.flags and row.place is None:
+                restoring.restore(replace(row, number=row.number + 1), at)
