@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.group_events import GroupFinal, final_event, read_group_event
+from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.vocabulary import DropReason, SeedKind, Status
+from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.steps.drop_counts import DropCounts
@@ -71,3 +79,16 @@ def test_seconds_run_from_the_first_record_to_the_last_and_to_the_draw() -> None
     group = drawn_group(rollout(0), rollout(1))
     report = StepReport.of(Batch(5, (group,), drawn_ms=group.first_ms + 2500), DropCounts())
     assert (report.resolved_s, report.drawn_s) == (0.001, 2.5)
+
+
+@pytest.mark.parametrize("words", ["long " * 10**6, "half a pair \ud800", 7, b"bytes", ValueError("why"), object()])
+def test_why_a_group_was_left_out_is_a_text_that_the_log_can_hold_whatever_it_is(words: Any) -> None:
+    """A final event that nobody can read ends no group, and it would be trained by the next trainer."""
+    group = drawn_group(rollout(0, group=id_of("g")), rollout(1, group=id_of("g")))
+    _, (dropped,) = Batch(5, (group,)).leaving_out({group.id: (DropReason.UNUSABLE, words)})
+    made = final_event(dropped, source="/test", now=1)
+    said = read_group_event(Event(made.topic, 0, 0, 1, made.key, Headers(made.headers), made.value))
+    assert isinstance(said, GroupFinal)
+    assert said.reason is DropReason.UNUSABLE
+    assert said.detail is not None
+    assert len(made.value or b"") < 10_000

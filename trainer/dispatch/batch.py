@@ -16,8 +16,10 @@ from rolloutlog.contract.policies import LAST_POLICY
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.vocabulary import DropReason
+from rolloutlog.contract.wire.refusal import text_of
 from rolloutlog.trainer.dispatch.sampler import Pick
 from rolloutlog.trainer.groups.attempts import Attempts
+from rolloutlog.trainer.groups.filters import DETAIL
 from rolloutlog.trainer.groups.held_payload import Payload
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from rolloutlog.trainer.staleness.mask_runs import Bools, mask_of
@@ -110,8 +112,10 @@ class Batch:
 
 
 def _dropped(final: GroupFinal, said: LeftOut) -> GroupFinal:
+    """Whatever the words are, they are a text that the log can hold: another one would end no group."""
     reason, detail = said if isinstance(said, tuple) else (said, None)
-    return final.model_copy(update={"reason": DropReason(reason), "detail": detail, "masks": None})
+    words = None if detail is None else text_of(detail)[:DETAIL]
+    return final.model_copy(update={"reason": DropReason(reason), "detail": words, "masks": None})
 
 
 def decoded(payload: Payload) -> Rollout:
