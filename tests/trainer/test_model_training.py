@@ -329,6 +329,7 @@ async def test_one_that_came_to_the_end_of_its_data_goes_on_with_its_optimiser(l
     await log.publish(Policy(0, 0))
     await log.write(*groups(6))
     mine = await offline(log, staleness={"max_staleness": None})
+    known = await published(mine)
     for timeline, passes in enumerate((1, 2)):
         own = {"max_passes": passes, "sync_period": 2}
         settings = training_settings(mine.settings, tmp_path / "run", trainer=own)

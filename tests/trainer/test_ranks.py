@@ -107,7 +107,8 @@ def test_another_number_of_ranks_goes_on_from_a_checkpoint(log: Log, tmp_path: P
         randoms = [lines[1]["random"] for _, lines, _ in ranks]
         assert len({*randoms}) == size
     assert sorted(final.step for final in asyncio.run(log.finals())) == [1, 1, 2, 2]
-    assert len([*(tmp_path / "checkpoints").iterdir()]) == 2
+    files = sorted(path.suffix for path in (tmp_path / "checkpoints").iterdir())
+    assert files == [".safetensors"] * 2, "with the step, and after the last one"
 
 
 def test_ranks_train_what_an_ended_run_has_recorded(log: Log, tmp_path: Path) -> None:

@@ -5,8 +5,9 @@
 
 Guarantees: weights are written before their step is told, and a step is told before its row is written; whatever fails
 before that leaves the step untold, and the next start gets its groups again. It trains in a thread, so a signal is
-heard while it does; asked to stop it ends after the step that it is at. Leaves out: several ranks, which a loop of your
-own on a `SyncGroupStream` has (docs/write-a-trainer.md).
+heard while it does; asked to stop it ends after the step that it is at. However it ends in order, the weights and the
+checkpoint of its last step are on the log. Leaves out: several ranks, which a loop of your own on a `SyncGroupStream`
+has (docs/write-a-trainer.md).
 """
 
 from __future__ import annotations
