@@ -70,9 +70,9 @@ class ClosedGroup:
         """True where good records of the group have that shape."""
         return shape == (self.shape if self.group is None else self.group.shape)
 
-    def emitted(self, seed: Seed, _offset: int) -> Disposition:
+    def emitted(self, seed: Seed, _offset: int, *, second: bool) -> Disposition:
         """Fold `seed.emitted`: an origin seed may come after the end; members are asked for no more."""
-        if seed.asks or self.kin.promised is not None:
+        if seed.asks or second or self.kin.promised is not None:
             return Disposition.DUPLICATE
         self.kin.promised, self.mark = Kinship.of(seed), mark_of(seed, self.partition)
         return Disposition.TAKEN

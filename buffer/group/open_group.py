@@ -140,12 +140,12 @@ class OpenGroup:
         """True where good records of the group have that shape."""
         return shape == self.group.shape
 
-    def emitted(self, seed: Seed, offset: int) -> Disposition:
-        """Fold `seed.emitted`; the first origin seed is the group's."""
+    def emitted(self, seed: Seed, offset: int, *, second: bool) -> Disposition:
+        """Fold `seed.emitted`; the first origin seed is the group's, a `second` one never."""
         if seed.id in self.seeds:
             return Disposition.DUPLICATE
         self.seeds[seed.id] = Emitted(offset, tuple(seed.asks))
-        if not seed.asks and self.seed is None:
+        if not seed.asks and not second and self.seed is None:
             self.seed, self.seed_offset = seed, offset
             self.kin.promised = Kinship.of(seed)
         self.group.ask(seed)

@@ -22,8 +22,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.wire.headers import MAX_TEXT
 from rolloutlog.contract.wire.rejection import problem_of
 
-CODE = b"\x17"
-"""First byte of every row. Rows of before began with another one, up to 22, or with `[`."""
+CODE = b"\x18"
+"""First byte of every row. Rows of before began with another one, up to 23, or with `[`."""
 CONTENT_TYPE = "application/vnd.rolloutlog.row"
 
 

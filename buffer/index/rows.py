@@ -61,7 +61,8 @@ class CancelRow(EventRow, frozen=True, tag="cancel"):
 
 class SeedRow(EventRow, frozen=True, tag="seed"):
     """`seed.emitted`: the seed without task and messages, which a reader finds at its offset. `draws`: it is the first
-    seed on the log of its draw, or a later one.
+    seed on the log of its draw, or a later one. `second`: the group has another origin seed already, whose row may be
+    gone.
 
     Its key is its offset: the group of a seed may be forgotten, so that nobody knows which ids were there.
     """
@@ -69,6 +70,7 @@ class SeedRow(EventRow, frozen=True, tag="seed"):
     TYPE: ClassVar[EventType] = EventType.SEED_INDEXED
     seed: Seed
     draws: bool = False
+    second: bool = False
 
     @property
     def key(self) -> str:

@@ -235,7 +235,7 @@ class Fold:
         if not self.groups.is_forgotten(row.group):
             entry = self.groups.entry(row.group)
             was_promised = entry.kin.promised is not None
-            disposition = entry.emitted(row.seed, row.offset)
+            disposition = entry.emitted(row.seed, row.offset, second=row.second)
             if not was_promised:
                 self._refuse(entry)
         if disposition is Disposition.TAKEN:
@@ -246,6 +246,11 @@ class Fold:
         """True for the first seed of its draw: draws are numbered in the order of their seeds, so no group need be
         remembered for it."""
         return seed.draw is not None and not seed.asks and seed.draw.number >= self.next_draw
+
+    def is_second(self, seed: Seed) -> bool:
+        """True for an origin seed of a group that has one."""
+        entry = None if seed.asks else self.groups.find(seed.group)
+        return entry is not None and entry.kin.promised is not None
 
     def _draw(self, seed: Seed) -> None:
         self.drawn += 1

@@ -184,11 +184,11 @@ class Shard:
 
     def _flagged(self, row: Row) -> Row:
         """The row of an event, which says what only the rows before it tell: that a record comes after its group's end,
-        and that a seed is the first of its draw."""
+        that a seed is the first of its draw, and that it isn't the first of its group."""
         if isinstance(row, RolloutRow) and self.fold.groups.is_late(row.group, row.offset):
             return replace(row, dead=True)
-        if isinstance(row, SeedRow) and self.fold.draws(row.seed):
-            return replace(row, draws=True)
+        if isinstance(row, SeedRow):
+            return replace(row, draws=self.fold.draws(row.seed), second=self.fold.is_second(row.seed))
         return row
 
     def _bury(self, row: Row, now: int) -> None:

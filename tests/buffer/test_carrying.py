@@ -6,7 +6,7 @@ import pytest
 
 from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.index.ended_chunks import EndedChunks
-from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, Row, StateRow
+from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, Row, SeedRow, StateRow
 from rolloutlog.buffer.offline.cut import Coverage, Cut
 from rolloutlog.buffer.offline.past_fold import PastFold
 from rolloutlog.buffer.shard import row_places
@@ -100,16 +100,38 @@ def test_a_refusal_that_was_carried_holds_for_a_source_that_comes_later() -> Non
     assert [one.refused for one in heir.pool.candidates(at)].count(True) == 1
 
 
-def drawn(name: str, offset: int) -> Outgoing:
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("is_refused_first", [False, True])
+def test_of_two_origin_seeds_the_first_one_is_refused_though_a_restore_reads_the_other_alone(
+    number: int, is_refused_first: bool
+) -> None:
+    """The first row of the group lies below the rows that are needed once it is forgotten; those after it don't."""
+    log = PartitionLog(settings_of(buffer={"ratio": 0.0, "capacity": 4}))
+    owner, refusal, other = Owner(log), cancelled("a", [0, 1], "refused"), drawn("a", 1, number=number, id="other")
+    said = [[drawn("a", 0)], [rollout("x", status=Status.FAILED), rollout("b", turns=1)], [other], [refusal]]
+    if is_refused_first:
+        said[2:] = said[:1:-1]
+    for records in [*said, [final("a", 3)]]:
+        log.append(*records)
+        owner.settle()
+        assert restored(log) == owner.shard.fold
+    fold = owner.shard.fold
+    assert fold.groups.is_forgotten(group_id("a"))
+    assert next(row for row in log.rows[needed_of(log) :] if isinstance(row, SeedRow)).seed.id == "other"
+    assert not any(one.refused for one in fold.pool.candidates(1))
+
+
+def drawn(name: str, offset: int, *, number: int = 0, **facts: str) -> Outgoing:
     """A seed that drew the first candidate of the record at that offset."""
     derivation = "continue-tool-call"
     return fresh(
         name,
+        **facts,
         kind=SeedKind.CONTINUE,
         derivation=derivation,
         source=Source(rollout="r", attempt=1, handle=f"0/{offset}/1"),
         anchor=Anchor(kind=AnchorKind.TOOL_CALL, node=3),
-        draw=Draw(number=0, rollouts=1, seeds=1, group_events=1, settings="s"),
+        draw=Draw(number=number, rollouts=1, seeds=1, group_events=1, settings="s"),
     )
 
 
