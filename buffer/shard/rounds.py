@@ -17,6 +17,7 @@ from rolloutlog.buffer.index.row_codec import encode
 from rolloutlog.buffer.index.rows import StateRow
 from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.shard.row_places import RowPlaces
+from rolloutlog.buffer.sources.packed_source import PackedSource
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.buffer.sources.source_chunk import packed_sources, slots_of
 from rolloutlog.contract.handles import BEFORE
@@ -43,7 +44,8 @@ class Rounds:
     """`newest` is the newest whole round, with rows of that `side`; the last one began at the row `since`. The rows
     of a `transaction` lie from there on; the one in which the round that is under way began at `begin`. The groups
     `waiting` and the sources from `place` on aren't written down yet; `holds` is the first row of a group that wasn't
-    at rest when it began."""
+    at rest when it began. `too_large` is the source for which the last round was given up, `given_up` how
+    many were since this owner began."""
 
     newest: WholeRound | None = None
     side: int = 1
@@ -51,6 +53,7 @@ class Rounds:
     least: int = LEAST
     most_rows: int = MOST_ROWS
     most_bytes: int = MOST_BYTES
+    most_row: int = MOST_ROW
     ahead: int = AHEAD
     transaction: int = 0
     is_under_way: bool = False
@@ -60,6 +63,8 @@ class Rounds:
     holds: int | None = None
     place: int = -BEFORE
     number: int = 0
+    too_large: PackedSource | None = None
+    given_up: int = 0
 
     # writing one
 
@@ -110,8 +115,9 @@ class Rounds:
         """None where one source alone is more than a row holds: then the round is given up."""
         slots = slots_of(pool.sources, self.place, self.most_bytes)
         row = self._packed(pool, slots, places, next_place)
-        while len(encode(row)) > MOST_ROW:
+        while len(encode(row)) > self.most_row:
             if len(slots) == 1:
+                self.too_large, self.given_up = pool.sources.packed(slots[0]), self.given_up + 1
                 return None
             slots = slots[: len(slots) // 2]
             row = self._packed(pool, slots, places, next_place)

@@ -217,6 +217,8 @@ def test_where_a_source_is_more_than_a_row_holds_no_round_ends() -> None:
     assert log.state.round is not None
     assert log.state.round.place < 1300, "of the time when it wasn't"
     assert not any(isinstance(decode(value), SourcesRow) and len(value) > 40 * 1024 for value in log.rows)
+    assert (source := log.live.rounds.too_large) is not None
+    assert (source.offset, log.live.rounds.given_up > 0) == (0, True)
     assert log.restored() == log.live
 
 

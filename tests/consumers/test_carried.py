@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.rows import CarriedRow
 from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.shard.rounds import MOST_ROW
 from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.consumers.replaying.seed_check import check_seeds
@@ -25,22 +28,24 @@ FAR = 8
 """Rows that a group may hold alone, in place of 65,536."""
 
 
-async def drained(connection: Connection, settings: Settings) -> Fold:
-    """The only shard, after it has read everything."""
+async def drained(connection: Connection, settings: Settings, most_row: int = MOST_ROW) -> Fold:
+    """The only shard, after it has read everything; a row of a round takes so many bytes."""
     shards: dict[int, BufferShard] = {}
     async with RunPayloads(connection, None) as payloads:
 
         def factory(partition: int) -> BufferShard:
             shard = shards.setdefault(partition, BufferShard(partition, settings, payloads, None))
             shard.shard.fold.places.far = FAR
-            shard.shard.fold.rounds.least = FAR
+            shard.shard.fold.rounds.least, shard.shard.fold.rounds.most_row = FAR, most_row
             return shard
 
         await asyncio.wait_for(PartitionLoop(connection, factory, OPTIONS).run(drain=True), 90)
     return shards[0].shard.fold
 
 
-async def test_an_old_group_is_carried_and_whoever_reads_finds_everything_once(settings: Settings) -> None:
+async def test_an_old_group_is_carried_and_whoever_reads_finds_everything_once(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
     topics = settings.topics.model_copy(update={"partitions": 1})
     settings = settings.model_copy(
         update={"topics": topics, "buffer": settings.buffer.model_copy(update={"capacity": 2})}
@@ -63,3 +68,7 @@ async def test_an_old_group_is_carried_and_whoever_reads_finds_everything_once(s
     check = await check_seeds(settings)
     assert (check.ok, check.told) == (True, [])
     assert check.found.total() > 0
+    await write(connection, [*groups("e"), *groups("f")])
+    rounds = (await drained(connection, settings, most_row=1)).rounds
+    said = [record.getMessage() for record in caplog.records if "takes more than 1 bytes" in record.getMessage()]
+    assert (len(said), rounds.too_large is not None, rounds.given_up > 0) == (1, True, True), "it is told once"
