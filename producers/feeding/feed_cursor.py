@@ -25,6 +25,8 @@ class FeedCursor(BaseModel):
     place: int = Field(default=0, ge=0)
     round: int = Field(default=0, ge=0)
     """The last eval round that was asked."""
+    is_done: bool = False
+    """All epochs were walked, and all groups have ended."""
     starts: tuple[tuple[int, int], ...] = ()
     """Of each partition, from which offsets of `seeds` and `group-events` the open groups are found again."""
 

@@ -128,7 +128,8 @@ class SeedFeeder:
                 await self._write(seeds)
                 self._waiting.over("there is room")
             elif self._walk.is_over and not self._groups.own and await self._is_read(Topic.POLICY_VERSIONS):
-                await self._write(())  # the cursor says that all is done
+                self._walk.move(is_done=True)
+                await self._write(())
                 break
             else:
                 self._waiting.goes_on(self._why(), kind=self.lack)

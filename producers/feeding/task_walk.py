@@ -47,7 +47,7 @@ class TaskWalk:
                 f"this namespace was fed tasks of {self._source.env} from another source",
                 "go on with the same file or seed, or use a new namespace",
             )
-        self.cursor = cursor
+        self.cursor = cursor.model_copy(update={"is_done": False})
         self._next = self._source.tasks(cursor.place)
 
     def move(self, **changes: Any) -> None:

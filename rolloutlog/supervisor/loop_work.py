@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
+from pydantic import ValidationError
+
 from rolloutlog.contract.errors import BrokerUnreachable
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
@@ -36,9 +38,13 @@ class LoopWork:
         return False
 
     async def _is_fed(self, env: str, epochs: int) -> bool:
+        """The cursor is at the end of the data before its last groups are."""
         run = await read_run(await connect(self._settings, Role.OPERATOR))
         said = run.cursors.get(f"feed/{env}")
-        return said is not None and FeedCursor.model_validate(dict(said)).epoch >= epochs
+        with suppress(ValidationError):  # another feeder's, which the feeder tells
+            cursor = None if said is None else FeedCursor.model_validate(dict(said))
+            return cursor is not None and cursor.is_done and cursor.epoch >= epochs
+        return False
 
 
 async def last_step(settings: Settings) -> int:

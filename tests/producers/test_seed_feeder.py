@@ -149,14 +149,16 @@ async def test_why_nothing_is_fed_is_a_line_and_so_is_a_change_of_it(
 
 
 @pytest.mark.anyio
-async def test_a_feeder_that_was_told_to_end_has_not_done_its_work(settings: Settings) -> None:
-    """Nor has a trainer that has steps left (design/live-loop#run)."""
-    run = await begin(settings)
-    async with SeedFeeder(run, source(9), epochs=1) as feeder:
+@pytest.mark.parametrize("tasks", [9, 2], ids=["tasks-left", "groups-open"])
+async def test_a_feeder_that_was_told_to_end_has_not_done_its_work(settings: Settings, tasks: int) -> None:
+    """Also where all tasks were asked, since one may fail; nor has a trainer that has steps left
+    (design/live-loop#run)."""
+    run, asked = await begin(settings), min(tasks, 4)
+    async with SeedFeeder(run, source(tasks), epochs=1) as feeder:
         feeding = asyncio.create_task(feeder.run())
-        await wait_for(run, 4)
+        await wait_for(run, asked)
         feeder.stop()
-        assert await feeding == 4
+        assert await feeding == asked
     work = LoopWork(run.model_copy(update={"loop": LoopSettings(epochs=1)}), 3, {"feeder-0": "sums"})
     assert not await work.has_done(Service("feeder-0", ServiceRole.FEEDER, ()))
     assert not await work.has_done(Service("trainer", ServiceRole.TRAINER, ()))
