@@ -193,6 +193,10 @@ async def test_old_weights_go_and_a_trainer_goes_on_by_what_is_left(log: Log, tm
     assert [str(policy_of(uri)) for uri in weights_in(weights)] == ["0:4", "0:5"]
     await trained(settings, 2)
     assert [str(policy_of(uri)) for uri in weights_in(weights)] == ["1:6", "1:7"]
+    with pytest.raises(WeightsUnusable, match="can't be read") as refused:
+        await trained(settings, 1, resume=Policy(0, 1))
+    assert "training.keep_weights" in refused.value.hint
+    assert (await published(log)).history.timeline == 1
 
 
 async def test_an_older_checkpoint_keeps_its_weights_over_a_start_so_that_workers_get_them_again(
@@ -341,7 +345,9 @@ async def test_one_that_came_to_the_end_of_its_data_goes_on_with_its_optimiser(l
         assert {float(one["step"]) for one in state["optimizer"]["state"].values()} == {3.0 * passes}
         weights = load_weights(*_place(known.publications[last]))
         assert all(torch.equal(weights[name], state["model"][name]) for name in weights)
-    assert known.history.published == {Policy(0, v) for v in (0, 2, 3)} | {Policy(1, v) for v in (3, 4, 6)}
+    assert (await published(mine)).history.published == {Policy(0, v) for v in (0, 2, 3)} | {
+        Policy(1, v) for v in (3, 4, 6)
+    }
 
 
 async def test_weights_that_cant_be_written_leave_the_step_untold(log: Log, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from rolloutlog.contract.errors import CheckpointUnusable, Fenced, SettingsError
+from rolloutlog.contract.errors import CheckpointUnusable, Fenced, SettingsError, WeightsUnusable
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import Settings
@@ -42,6 +42,11 @@ from rolloutlog.trainer.training.run_folder import RunFolder, writing
 from rolloutlog.trainer.training.training_row import Row, row_of
 
 log = logging.getLogger(__name__)
+UNREADABLE = (
+    "put the file back, or go on from the newest checkpoint: `train run --resume checkpoint`; the newest "
+    "`training.keep_weights` weights are kept, and those of checkpoints"
+)
+"""What to do where a trainer can't read the weights that it goes on from."""
 
 
 @dataclass(slots=True)
@@ -144,7 +149,11 @@ class ModelTraining:
                 raise SettingsError(
                     f"policy {weights.policy} was published without weights", "nothing can go on from it"
                 )
-            put_weights(model, load_weights(weights.uri, weights.digest))
+            try:
+                tensors = load_weights(weights.uri, weights.digest)
+            except WeightsUnusable as error:
+                raise WeightsUnusable(error.message, UNREADABLE) from error
+            put_weights(model, tensors)
         elif began.checkpoint is not None:
             checkpoints.load_part("model", self._settings.run_id, began.checkpoint)
 
