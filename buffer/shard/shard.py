@@ -39,10 +39,10 @@ from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, source_row, written
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
-from rolloutlog.buffer.shard.rendering import Void, emitted, rendered
+from rolloutlog.buffer.shard.rendering import Void
 from rolloutlog.buffer.shard.restoring import Restoring
+from rolloutlog.buffer.shard.seed_renderer import SeedRenderer
 from rolloutlog.buffer.shard.wanted import Wanted
-from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.dead_letters import derivation_rejected_event, rejected_event
 from rolloutlog.contract.events.event import Event, Outgoing
@@ -64,7 +64,7 @@ class Shard:
     fold: Fold
     restoring: Restoring
     sampler: CandidateSampler
-    cache: PayloadCache
+    renderer: SeedRenderer
     source: str
     digest: str
     members: MemberEmitter
@@ -72,8 +72,6 @@ class Shard:
     wanted: Wanted = field(default_factory=Wanted)
     rows: list[tuple[Row, Outgoing]] = field(default_factory=list[tuple[Row, Outgoing]])
     dead_letters: list[Outgoing] = field(default_factory=list[Outgoing])
-    seeds: list[Outgoing] = field(default_factory=list[Outgoing])
-    supplied: dict[int, Trajectory | Void] = field(default_factory=dict[int, "Trajectory | Void"])
     ready: bool = False
     is_dirty: bool = False
     is_behind: bool = False
@@ -84,13 +82,13 @@ class Shard:
         digest, source = settings.digest, f"/buffer/{partition}"
         members = MemberEmitter(partition, source, settings.buffer.max_attempts)
         members.tail.follow(settings.trainer, partition, settings.topics.partitions)
-        fold = Fold.empty(partition, settings.buffer)
+        fold, sampler = Fold.empty(partition, settings.buffer), CandidateSampler(settings, digest, settings.trainer)
         return cls(
             settings=settings,
             fold=fold,
             restoring=Restoring(fold),
-            sampler=CandidateSampler(settings, digest, settings.trainer),
-            cache=PayloadCache(settings.buffer.cache_bytes),
+            sampler=sampler,
+            renderer=SeedRenderer(settings, partition, source, sampler, PayloadCache(settings.buffer.cache_bytes)),
             source=source,
             digest=digest,
             members=members,
@@ -173,7 +171,7 @@ class Shard:
         for derivation, fault in found.faults.items():
             self._reject_derivation(row, fault, derivation or None, now)
         if row.offset in self.fold.pool.sources:
-            self.cache.put(row.offset, body_of(event, body))
+            self.renderer.cache.put(row.offset, body_of(event, body))
 
     def _reject(self, event: Event, rejected: Rejected, now: int) -> None:
         self.dead_letters.append(rejected_event(event, rejected, source=self.source, now=now))
@@ -253,59 +251,28 @@ class Shard:
 
     def missing(self) -> list[Handle]:
         """Payloads that the draws under way need and that aren't cached."""
-        sources = {drawn.source.offset: drawn.source for drawn in self.sampler.queue}
-        gone = [source for at, source in sources.items() if at not in self.cache and at not in self.supplied]
-        return sorted(source.row.handle(self.fold.partition) for source in gone)
+        return self.renderer.missing()
 
     def supply(self, handle: Handle, payload: Trajectory | Void) -> None:
         """A payload that was missing, or why it can't be had."""
-        self.supplied[handle.place] = payload
+        self.renderer.supply(handle, payload)
 
     def render(self, *, now: int) -> bool:
         """Render the draws whose payloads are here, in the order of their numbers.
 
         True where one was void: its candidate is discarded, and others may be drawn.
         """
-        while self.sampler.queue:
-            drawn = self.sampler.queue[0]
-            payload = self._payload(drawn)
-            if payload is None:
-                return False
-            made = self._render(drawn, payload, now)
-            if isinstance(made, Void):
-                self._discard(drawn, made, now)
-                return True
-            self.seeds.append(made)
-            self.sampler.mark_emitted(drawn)
-        self.supplied.clear()
-        return False
+        if void := self.renderer.render(now):
+            self._discard(void, now)
+        return bool(void)
 
-    def _payload(self, drawn: CandidateDraw) -> Trajectory | Void | None:
-        offset = drawn.source.offset
-        return self.supplied.get(offset) or self.cache.get(offset)
-
-    def _render(self, drawn: CandidateDraw, payload: Trajectory | Void, now: int) -> Outgoing | Void:
-        if isinstance(payload, Void):
-            return payload
-        partition = self.fold.partition
-        known = drawn.candidate
-        candidate = Candidate(known.offset, known.derivation, known.point, drawn.earlier)
-        seed = rendered(drawn.source.facts, candidate, payload, drawn.draw, self.settings, partition)
-        if isinstance(seed, Void):
-            return seed
-        return emitted(seed, self.settings, partition=partition, source=self.source, now=now)
-
-    def _discard(self, drawn: CandidateDraw, why: Void, now: int) -> None:
-        """Pass over a candidate, and over all in the queue whose payload can't be had either."""
-        void = {drawn.key: (drawn, why)}
-        for other in self.sampler.queue:
-            if isinstance(payload := self._payload(other), Void):
-                void.setdefault(other.key, (other, payload))
-        for each, reason in void.values():
-            self.fold.pool.discard(each.candidate)
-            self.fold.census.skipped[each.candidate.derivation, reason.skip] += 1
+    def _discard(self, void: Sequence[tuple[CandidateDraw, Void]], now: int) -> None:
+        """Pass over candidates of which no seed can be made, and draw anew."""
+        for drawn, reason in void:
+            self.fold.pool.discard(drawn.candidate)
+            self.fold.census.skipped[drawn.candidate.derivation, reason.skip] += 1
             if reason.skip is not Skip.GONE:
-                self._reject_derivation(each.source.row, reason.detail, each.candidate.derivation, now)
+                self._reject_derivation(drawn.source.row, reason.detail, drawn.candidate.derivation, now)
         self.sampler.clear(self.fold.pool)
         self.is_dirty = True  # the shard row counts it
 
@@ -343,7 +310,7 @@ class Shard:
             return []
         records = self.members.emit(self.fold.groups.opened, now=now, clock=clock)
         self.render(now=now)
-        return records + self.seeds
+        return records + self.renderer.seeds
 
     def committed(self, offsets: Sequence[int]) -> None:
         """What `flush` returned is on the log, at these offsets."""
@@ -352,7 +319,8 @@ class Shard:
         for (row, _), offset in zip(self.rows, placed, strict=True):
             self.fold.placed(row, offset)
         is_told = self.fold.rounds.newest is newest  # by the shard row, which comes before a round is whole
-        self.rows, self.dead_letters, self.seeds, self.is_dirty = [], [], [], self.is_behind or not is_told
+        self.rows, self.dead_letters, self.renderer.seeds = [], [], []
+        self.is_dirty = self.is_behind or not is_told
 
     def source_passed(self, next_offset: int | None) -> None:
         """The source was read up to there; None: all of it."""
