@@ -16,6 +16,7 @@ import pytest
 
 from rolloutlog.contract.errors import Fenced, PathUnusable, SettingsError
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
+from rolloutlog.contract.events.run import cursor_moved
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.service_settings.loop_settings import LoopSettings
 from rolloutlog.contract.settings import Settings
@@ -24,7 +25,8 @@ from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import connect, connection_of
 from rolloutlog.kafka.run_record import declare
-from rolloutlog.kafka.write.writing import Writer
+from rolloutlog.kafka.write.transactions import TransactionalWriter
+from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.feeding import seed_feeder
 from rolloutlog.producers.feeding.fresh_room import FeedLack, FreshRoom, fresh_part
 from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
@@ -162,6 +164,21 @@ async def test_a_feeder_that_was_told_to_end_has_not_done_its_work(settings: Set
     work = LoopWork(run.model_copy(update={"loop": LoopSettings(epochs=1)}), 3, {"feeder-0": "sums"})
     assert not await work.has_done(Service("feeder-0", ServiceRole.FEEDER, ()))
     assert not await work.has_done(Service("trainer", ServiceRole.TRAINER, ()))
+
+
+@pytest.mark.anyio
+async def test_a_cursor_that_is_no_feeders_says_of_no_work_that_it_is_done(settings: Settings) -> None:
+    """The feeder itself tells what is wrong with it."""
+    run = await begin(settings)
+    connection = await connect(run)
+    writer = TransactionalWriter(connection, connection.names.transactional_id("feed.sums"))
+    async with writer, writer.transaction() as transaction:
+        await transaction.send(cursor_moved("feed/sums", {"line": 2}, source="/feed", now=now_ms()))
+    work = LoopWork(run.model_copy(update={"loop": LoopSettings(epochs=1)}), None, {"feeder-0": "sums"})
+    assert not await work.has_done(Service("feeder-0", ServiceRole.FEEDER, ()))
+    with pytest.raises(SettingsError, match="isn't a feeder's"):
+        async with SeedFeeder(run, source(2), epochs=1):
+            pass
 
 
 async def _is_said(caplog: pytest.LogCaptureFixture, line: str) -> bool:
