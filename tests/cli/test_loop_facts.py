@@ -150,6 +150,7 @@ def test_the_screen_says_what_there_is_and_a_dash_for_what_isnt() -> None:
     assert (
         one_line(facts_of(log()), [ROW], 9) == "9 s, step 3: held-out reward lookup 0.50, reversal 0.75; 10.0% masked"
     )
+    assert one_line(LoopFacts(ENVS), [], 9) == "9 s, no train step yet"
 
 
 def test_a_curve_has_a_bar_a_value() -> None:

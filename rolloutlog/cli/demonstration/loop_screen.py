@@ -37,10 +37,11 @@ def loop_screen(facts: LoopFacts, rows: Sequence[Mapping[str, Any]], seconds: fl
 
 def one_line(facts: LoopFacts, rows: Sequence[Mapping[str, Any]], seconds: float) -> str:
     """The same for a pipe."""
+    if not rows:
+        return f"{seconds:.0f} s, no train step yet"
     rounds = facts.whole_rounds
     held_out = ", ".join(f"{env} {mean:.2f}" for env, mean in rounds[-1].means.items()) if rounds else NOTHING
-    masked = f"{masked_share(rows):.1%}" if rows else NOTHING
-    return f"{seconds:.0f} s, step {rows[-1]['step'] if rows else 0}: held-out reward {held_out}; {masked} masked"
+    return f"{seconds:.0f} s, step {rows[-1]['step']}: held-out reward {held_out}; {masked_share(rows):.1%} masked"
 
 
 def masked_share(rows: Sequence[Mapping[str, Any]]) -> float:
