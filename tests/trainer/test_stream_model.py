@@ -1,6 +1,6 @@
 """The stream's pure parts against a plain oracle, over any schedule: records of any attempt, with and without a reward,
-late rewards, resumed prefixes, duplicates, cancellations, expiries, draws ahead, what goes back, tellings that fail,
-crashes and starts (design/trainer#lending).
+late rewards, resumed prefixes, duplicates, cancellations, expiries, re-rolls, draws ahead, what goes back, tellings
+that fail, crashes and starts (design/trainer#lending).
 
 The oracle keeps the log as a list and knows nothing of indexes: at each moment it folds a group anew, by a few
 sentences that stand here in plain Python. Leaves out: payloads, the broker, and settings but the default ones.
@@ -9,6 +9,7 @@ sentences that stand here in plain Python. Leaves out: payloads, the broker, and
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ from tests.trainer.desk import Desk, ended, live, pending_reward, rollout
 GROUPS, SIZE = [*"abcdefghijklmnop"], 3
 STALE_FROM = 2
 """(max_staleness 1 + 1) * W 1."""
+FIRST = 5
+"""The first step, so that there are policies that are too old from the beginning."""
 
 
 class Late(NamedTuple):
@@ -196,6 +199,28 @@ class StreamModel(RuleBasedStateMachine):
         group, fact = data.draw(st.sampled_from(self.facts))
         self.say(group, fact)
 
+    @rule(groups=st.sets(st.sampled_from(GROUPS), min_size=1, max_size=3), age=st.integers(STALE_FROM, 3))
+    def expire(self, groups: set[str], age: int) -> None:
+        """What is asked for comes, too old for the step that is next."""
+        self.arrive_whole(groups, age)
+        self.sampler.pick(99, self.lending.step or 0)  # what is whole is judged for a later step when it is drawn
+        self.hear()
+        self.nobody_stale_is_left(groups)
+
+    @rule(
+        groups=st.sets(st.sampled_from(GROUPS), min_size=1, max_size=3),
+        age=st.integers(STALE_FROM, 3),
+        crash=st.booleans(),
+    )
+    def re_roll(self, groups: set[str], age: int, crash: bool) -> None:
+        """What expired is made again and drawn, also by a trainer that only heard of it from the log."""
+        self.expire(groups, age)
+        if crash:
+            self.write_notes()
+            self.start()
+        self.arrive_whole(groups, 0)
+        self.draw(1, ahead=False)
+
     @rule(group=st.sampled_from(GROUPS), member=st.integers(0, SIZE - 1))
     def cancel(self, group: str, member: int) -> None:
         self.say(group, member)
@@ -224,6 +249,7 @@ class StreamModel(RuleBasedStateMachine):
         self.hear()
         ready = {group: kept for group in GROUPS if (kept := self.ready(group)) is not None}
         found = {pick.pending.id for pick in everything}
+        self.nobody_stale_is_left(GROUPS)
         assert found == ready.keys(), (step, found, ready)
         ages = [(min(v for _, v in ready[p.pending.id].values()), self.oracle.first[p.pending.id]) for p in everything]
         assert ages == sorted(ages), "oldest first, then as they came"
@@ -293,7 +319,7 @@ class StreamModel(RuleBasedStateMachine):
             endings.finish(final.group, final.step, place, first=0)
         for one in self.written.expired:
             endings.expire(one.group, one.member, one.attempt, 0)
-        endings.close(len(self.told_steps))
+        endings.close(self.last_told)
         self.desk = Desk(Assembly(0, endings))
         dispatch = DispatchPolicy(
             TrainerSettings.model_validate(
@@ -302,7 +328,7 @@ class StreamModel(RuleBasedStateMachine):
             live(60),
         )
         self.sampler = Sampler({0: self.desk.assembly}, dispatch, OldestFirst())
-        self.lending = Lending(self.sampler, len(self.told_steps) + 1)
+        self.lending = Lending(self.sampler, self.last_told + 1)
         self.tellings = []
         self.oracle.expired, self.oracle.dropped = {}, {f.group for f in self.finals if f.reason is not None}
         self.seen: set[int] = set()
@@ -316,6 +342,10 @@ class StreamModel(RuleBasedStateMachine):
         self.hear()
 
     # how it is said
+
+    @property
+    def last_told(self) -> int:
+        return FIRST - 1 + len(self.told_steps)
 
     def version(self, age: int) -> int:
         return max(0, (self.lending.step or 1) - 1 - age)
@@ -363,6 +393,14 @@ class StreamModel(RuleBasedStateMachine):
                 self.check_dropped(final)
                 self.oracle.dropped.add(final.group)
 
+    def nobody_stale_is_left(self, groups: Iterable[str]) -> None:
+        """Of groups that wait for nobody: who is too old was asked for again, unless he was cancelled."""
+        lent, step = {one.id for batch in self.lending.lent for one in batch}, self.lending.step or 0
+        for group in groups:
+            if group not in lent and not self.oracle.over(group) and self.oracle.resolved(group):
+                stale = [index for index in range(SIZE) if self.oracle.stale(group, index, step)]
+                assert all(index in self.oracle.said[group] for index in stale), (group, stale)
+
     def check_expired(self, one: MemberExpired) -> None:
         stands = self.oracle.member(one.group, one.member)
         assert (stands.status in ("completed", "aborted"), stands.attempt) == (True, one.attempt)
@@ -389,9 +427,9 @@ class StreamModel(RuleBasedStateMachine):
 
     @invariant()
     def steps_are_told_in_order_and_none_is_skipped(self) -> None:
-        assert self.told_steps == [*range(1, len(self.told_steps) + 1)]
+        assert self.told_steps == [*range(FIRST, self.last_told + 1)]
         steps = [batch.step for batch in self.lending.lent]
-        first = len(self.told_steps) + 1
+        first = self.last_told + 1
         assert steps == [*range(first, first + len(steps))]
         assert self.lending.step == first + len(steps)
 
