@@ -24,7 +24,7 @@ from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import ChunkRow, FinalRow, StateRow
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.restoring import Restoring
+from rolloutlog.buffer.shard.row_restoring import RowRestoring
 from rolloutlog.contract.ids import ID_BYTES, id_of
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import Topic
@@ -107,7 +107,7 @@ def round_of(live: Fold, first: int) -> tuple[list[bytes], StateRow]:
 def recalled(values: Sequence[bytes], first: int, state: StateRow) -> Fold:
     """The fold of a round."""
     fold = Fold.empty(0, SETTINGS)
-    restoring = Restoring(fold)
+    restoring = RowRestoring(fold)
     restoring.recall(state)
     for offset, value in enumerate(values, first):
         restoring.restore(decode(value), offset)
@@ -149,7 +149,7 @@ def _chunk(number: int) -> bytes:
 
 
 def _recall(chunks: Sequence[bytes]) -> Fold:
-    restoring = Restoring(Fold.empty(0, SETTINGS))
+    restoring = RowRestoring(Fold.empty(0, SETTINGS))
     for at, value in enumerate(reversed(chunks)):
         chunk = decode(value)
         if isinstance(chunk, ChunkRow):

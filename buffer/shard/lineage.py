@@ -15,8 +15,8 @@ from rolloutlog.buffer.derivations.catalogue import derivation_of
 from rolloutlog.buffer.derivations.main_agent import base_of, main_agent
 from rolloutlog.buffer.derivations.snapshots import snapshots_of
 from rolloutlog.buffer.group.open_group import OpenGroup
+from rolloutlog.buffer.group.re_emission import MemberRetry
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.shard.re_emission import MemberRetry
 from rolloutlog.buffer.sources.candidates import Candidate, SourceFacts
 from rolloutlog.contract.events import seeds
 from rolloutlog.contract.events.seeds import Anchor, Ask, Draw, Seed

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rolloutlog.buffer.group.leases import Leases
 from rolloutlog.buffer.group.open_group import OpenGroup
+from rolloutlog.buffer.group.re_emission import MemberRetry, due_retries, members_lost_with
 from rolloutlog.buffer.group.tail_batch import TailBatch
-from rolloutlog.buffer.shard.leases import Leases
 from rolloutlog.buffer.shard.lineage import member_seed
-from rolloutlog.buffer.shard.re_emission import MemberRetry, due_retries, members_lost_with
 from rolloutlog.contract.events.event import Outgoing, cancelled_event
 from rolloutlog.contract.events.seeds import Seed, seed_cancelled_event, seed_event
 from rolloutlog.contract.wire.rejection import HOSTILE

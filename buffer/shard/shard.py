@@ -40,7 +40,7 @@ from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, source
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
 from rolloutlog.buffer.shard.rendering import Void
-from rolloutlog.buffer.shard.restoring import Restoring
+from rolloutlog.buffer.shard.row_restoring import RowRestoring
 from rolloutlog.buffer.shard.seed_renderer import SeedRenderer
 from rolloutlog.buffer.shard.wanted import Wanted
 from rolloutlog.contract.events.body import Resolved, body_of
@@ -62,7 +62,7 @@ class Shard:
 
     settings: Settings
     fold: Fold
-    restoring: Restoring
+    restoring: RowRestoring
     sampler: CandidateSampler
     renderer: SeedRenderer
     source: str
@@ -86,7 +86,7 @@ class Shard:
         return cls(
             settings=settings,
             fold=fold,
-            restoring=Restoring(fold),
+            restoring=RowRestoring(fold),
             sampler=sampler,
             renderer=SeedRenderer(settings, partition, source, sampler, PayloadCache(settings.buffer.cache_bytes)),
             source=source,

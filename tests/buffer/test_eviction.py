@@ -15,7 +15,7 @@ from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import AnnotationRow, FinalRow, Row
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.restoring import Restoring
+from rolloutlog.buffer.shard.row_restoring import RowRestoring
 from rolloutlog.buffer.shard.tally import by_kind
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import BufferSettings, KeepSettings
@@ -164,7 +164,7 @@ def write(fold: Fold, row: Row, index: list[Row]) -> None:
 def restored(live: Fold, index: list[Row], heir: Fold) -> Fold:
     """A shard that reads the rows which the newest shard row says are needed."""
     state = live.state_row("s")
-    restoring = Restoring(heir)
+    restoring = RowRestoring(heir)
     restoring.recall(state)
     for offset, row in enumerate(index):
         if offset >= state.reads:

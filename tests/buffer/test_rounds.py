@@ -27,8 +27,8 @@ from rolloutlog.buffer.index.round_rows import (
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import AnnotationRow, FinalRow, Row, StateRow
 from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.restoring import Restoring
 from rolloutlog.buffer.shard.rounds import MOST_BYTES
+from rolloutlog.buffer.shard.row_restoring import RowRestoring
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import Topic
@@ -102,7 +102,7 @@ class Log:
         rows = dict(enumerate(map(decode, self.rows)))
         newest = {row.key: at for at, row in rows.items()}
         state = next(row for row in reversed(rows.values()) if isinstance(row, StateRow))
-        restoring = Restoring(Fold.empty(0, self.settings))
+        restoring = RowRestoring(Fold.empty(0, self.settings))
         restoring.recall(state)
         for at, row in rows.items():
             if at >= state.reads and newest[row.key] == at:
@@ -195,7 +195,7 @@ def test_a_round_of_which_a_row_is_missing_is_told() -> None:
     for gone in range(whole.begin, whole.end + 1):
         if not isinstance(decode(log.rows[gone]), SourcesRow | GroupsRow):
             continue
-        restoring = Restoring(Fold.empty(0, log.settings))
+        restoring = RowRestoring(Fold.empty(0, log.settings))
         restoring.recall(state)
         with pytest.raises(Rejected, match="of the round isn't there"):
             for at in range(state.reads, len(log.rows)):
@@ -243,7 +243,7 @@ SOURCES = SourcesRow(
     [GROUPS, SOURCES, replace(SOURCES, rows=b""), replace(SOURCES, offsets=bytes(7)), replace(SOURCES, tails=b"more")],
 )
 def test_what_no_shard_writes_is_rejected(row: RoundKind) -> None:
-    restoring = Restoring(Fold.empty(0, settings_of({})))
+    restoring = RowRestoring(Fold.empty(0, settings_of({})))
     restoring.recall(replace(Log(settings_of({})).live.state_row("s"), round=WholeRound(0, 9, 1, 0)))
     with pytest.raises(Rejected, match="not a round of this version"):
         restoring.restore(row, 0)
@@ -268,7 +268,7 @@ def test_what_no_shard_writes_is_rejected(row: RoundKind) -> None:
 def test_what_fits_no_source_of_a_round_is_rejected(forge: Callable[[SourcesRow], SourcesRow]) -> None:
     """A damaged index is told by its place, and by no error of another kind later."""
     log = quiet(20)
-    state, restoring = log.state, Restoring(Fold.empty(0, log.settings))
+    state, restoring = log.state, RowRestoring(Fold.empty(0, log.settings))
     restoring.recall(state)
     with pytest.raises(Rejected, match="not a round of this version"):
         for at in range(state.reads, len(log.rows)):
@@ -280,7 +280,7 @@ def test_what_fits_no_source_of_a_round_is_rejected(forge: Callable[[SourcesRow]
 
 def test_sources_of_a_round_that_are_told_twice_are_rejected() -> None:
     log = quiet(20)
-    restoring = Restoring(Fold.empty(0, log.settings))
+    restoring = RowRestoring(Fold.empty(0, log.settings))
     restoring.recall(log.state)
     with pytest.raises(Rejected, match="sources out of their place"):
         for at in range(log.state.reads, len(log.rows)):

@@ -19,7 +19,7 @@ from rolloutlog.contract.wire.rejection import Rejected
 
 
 @dataclass(slots=True)
-class Restoring:
+class RowRestoring:
     """Into that fold. `reading` is of the newest round, until all of it was read."""
 
     fold: Fold
