@@ -31,7 +31,7 @@ def forked() -> History:
 
 
 def test_a_closed_step_reads_back_under_its_timeline() -> None:
-    name, body = read_fact(Raw.of(step_closed(marks(2, 9), **BY | {"source": TRAINER_SOURCE})).event())
+    name, body = read_fact(Raw.of(step_closed(marks(2, 9), source=TRAINER_SOURCE, now=BY["now"])).event())
     assert name == "step/2"
     assert closed_steps({name: body}) == [marks(2, 9)]
 
