@@ -27,6 +27,8 @@ from rolloutlog.buffer.sources.source_record import SourceRecord
 from rolloutlog.buffer.sources.source_table import SourceTable
 from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.settings import BufferSettings
+from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.rejection import Rejected
 
 
 @dataclass(slots=True)
@@ -72,7 +74,10 @@ class Pool:
         notes: frozenset[str] = NOTHING_TOLD,
     ) -> None:
         """Take in the newest record, unless it is no source, or older than all that were kept, or its own reward is one
-        that isn't kept. `notes` said its `reward` before."""
+        that isn't kept. `notes` said its `reward` before. Raises Rejected for one that isn't the newest, which only a
+        damaged index has."""
+        if (slots := self.sources.slot_count) and row.offset <= self.sources.offset(slots - 1):
+            raise Rejected(RejectReason.SHAPE, f"a row of the record {row.offset} comes after one of a later record")
         if row.offset < self.floor or (offer := self.screening.offer_of(row, skips)) is None:
             return
         if not self.limits.takes(row.reward):

@@ -62,6 +62,10 @@ class Slot(NamedTuple):
         """Event id of this attempt's record."""
         return attempt_id(self.group, self.member, self.attempt)
 
+    def retry(self, attempt: int) -> Slot:
+        """The same slot at another attempt."""
+        return self._replace(attempt=attempt)
+
     def of_member(self, member: int, attempt: int) -> Slot:
         """The slot of another member of the same group."""
         return self._replace(member=member, attempt=attempt)
