@@ -36,6 +36,7 @@ def main() -> None:
     else:
         train(settings, rank, mode)
     print(json.dumps({"ended": True}), flush=True)
+    dist.destroy_process_group()  # else its threads may be there still when the interpreter ends, which then aborts
 
 
 def resume(settings: Settings, folder: Path, rank: int) -> None:
