@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from rolloutlog.contract.errors import RecordsDeleted, SettingsError
-from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.events.watermarks import PartitionMarks
 from rolloutlog.contract.policies import History
@@ -105,13 +104,8 @@ async def open_parts(
     known = rollouts.known
     origin = await start_point(connection, start, settings, run, policies, known, now_ms())
     marks = origin.marks.partitions
-    if origin.forked is not None:
-        await check_seals(connection, origin.forked)
-    if origin.marks.said is not None and start.offsets is None and not start.latest:
-        check_marks(rollouts.connection, marks, known)
-    await _write_first(connection, writer, policies, origin.first)
-    if origin.forked is not None:
-        await check_seals(connection, origin.forked)
+    await _check_start(connection, start, origin, rollouts)
+    await _write_start(connection, writer, policies, origin)
     highs = {number: end.high for (_, number), end in known.items()}
     restored = await restore_endings(connection, history, origin.marks, highs, wait_s=HIDDEN_S, passes=rollouts.offline)
     check_first_step(start, history, restored.last_step)
@@ -128,14 +122,6 @@ async def open_parts(
     seeds = await stack.enter_async_context(await _seed_tail(connection, marks))
     _note_cuts(start, origin, rollouts, assemblies)
     trainer = settings.trainer
-    budget = Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups)
-    dispatch = DispatchPolicy(
-        trainer,
-        rollouts.policies.history,
-        filters,
-        asks=not rollouts.offline,
-        steps=not rollouts.offline or start.step is not None,
-    )
     return Parts(
         connection=connection,
         rollouts=rollouts,
@@ -148,16 +134,26 @@ async def open_parts(
             policies=rollouts.policies,
             assemblies=assemblies,
             blobs=rollouts.blobs,
-            budget=budget,
+            budget=Budget(trainer.buffer_bytes if start.payloads else 0, trainer.buffer_groups),
             payloads=payloads if start.payloads else None,
             rejected_before=rejected,
         ),
         seeds=SeedReader(seeds, assemblies),
-        sampler=Sampler(assemblies, dispatch, order_of(trainer), own=history),
+        sampler=Sampler(assemblies, _dispatch(settings, start, filters, rollouts), order_of(trainer), own=history),
         payloads=payloads,
         blobs=rollouts.blobs,
         step=first_step(start, history, restored.last_step),
         resumed=origin.checkpoint,
+    )
+
+
+def _dispatch(
+    settings: Settings, start: Start, filters: tuple[GroupFilter, ...], rollouts: RolloutLog
+) -> DispatchPolicy:
+    """Of a source that has ended nobody can be asked for more, and groups are judged for a step only if it is given."""
+    live = not rollouts.offline
+    return DispatchPolicy(
+        settings.trainer, rollouts.policies.history, filters, asks=live, steps=live or start.step is not None
     )
 
 
@@ -210,12 +206,23 @@ async def _seed_tail(connection: Connection, marks: Sequence[PartitionMarks]) ->
     return Tail(connection, {place: max(marks[place[1]].seeds, end.first) for place, end in known.items()}, known=known)
 
 
-async def _write_first(connection: Connection, writer: StepWriter, policies: PolicyLog, events: list[Outgoing]) -> None:
-    """Put on the log what a start says, in one transaction, which is read back."""
-    if events:
-        written = await writer.write(events)
+async def _check_start(connection: Connection, start: Start, origin: StartPoint, rollouts: RolloutLog) -> None:
+    """Refuse to go back to before a seal, and where records of open groups are gone. Raises RecordsDeleted."""
+    if origin.forked is not None:
+        await check_seals(connection, origin.forked)
+    if origin.marks.said is not None and start.offsets is None and not start.latest:
+        check_marks(rollouts.connection, origin.marks.partitions, rollouts.known)
+
+
+async def _write_start(connection: Connection, writer: StepWriter, policies: PolicyLog, origin: StartPoint) -> None:
+    """Put on the log what a start says, in one transaction, which is read back; then seals are looked at once more
+    (`sealed_records` says why). Raises RecordsDeleted."""
+    if origin.first:
+        written = await writer.write(origin.first)
         name = connection.names.topic(Topic.POLICY_VERSIONS)
         await policies.catch_up(max((one.offset + 1 for one in written if one.topic == name), default=0))
+    if origin.forked is not None:
+        await check_seals(connection, origin.forked)
 
 
 def check_marks(connection: Connection, marks: Sequence[PartitionMarks], ends: Mapping[Place, Ends]) -> None:
