@@ -5,26 +5,37 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
+from rolloutlog.contract.errors import OpenTransaction
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Seed, seed_event
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType, SeedKind
-from rolloutlog.kafka.client.connection import connection_of
-from rolloutlog.kafka.read.ends import partition_counts
-from rolloutlog.kafka.read.reading import read_to_end
+from rolloutlog.kafka.client.connection import Connection, connection_of
+from rolloutlog.kafka.read.ends import Place, partition_counts
+from rolloutlog.kafka.read.reading import SETTLE_S, read_to_end, settled
 from rolloutlog.kafka.write.writing import Writer, now_ms
+
+
+async def at_rest(connection: Connection, *topics: Topic) -> list[Place]:
+    """The partitions of these topics, once what was committed there can be read: a commit returns a moment before that.
+    What stays open is borne."""
+    counts = await partition_counts(connection, topics)
+    places = [(topic, number) for topic, count in counts.items() for number in range(count)]
+    with suppress(OpenTransaction):
+        await settled(connection, places, SETTLE_S)
+    return places
 
 
 async def everything(settings: Settings, topic: Topic = Topic.ROLLOUTS, kind: EventType | None = None) -> list[Event]:
     """All events of a topic, partition by partition; only those of one type where `kind` is given."""
     connection = connection_of(settings)
-    counts = await partition_counts(connection, [topic])
     events = [
         event
-        for number in range(counts[topic])
+        for _, number in await at_rest(connection, topic)
         async for batch in read_to_end(connection, topic, number, allow_open=True)
         for event in batch
     ]

@@ -20,11 +20,10 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.blobs.blob_store import BlobStore
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connection_of
-from rolloutlog.kafka.read.ends import partition_counts
-from rolloutlog.kafka.read.reading import read_to_end
 from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
 from tests.cases.raw import Raw
+from tests.producers.log import at_rest, everything
 
 
 def now() -> int:
@@ -76,15 +75,14 @@ class Log:
         run = self.settings.run_id
         await self.write(*(policy_published(policy, run=run, source="/test", now=now()) for policy in policies))
 
+    async def at_rest(self, *topics: Topic) -> Connection:
+        """The connection, once what was committed on these topics can be read."""
+        await at_rest(self.connection, *topics)
+        return self.connection
+
     async def read(self, topic: Topic) -> list[Event]:
         """Everything committed on a topic, partition after partition."""
-        count = (await partition_counts(self.connection, [topic]))[topic]
-        return [
-            event
-            for number in range(count)
-            async for events in read_to_end(self.connection, topic, number, allow_open=True)
-            for event in events
-        ]
+        return await everything(self.settings, topic)
 
     async def group_events(self) -> list[GroupEvent]:
         """What is on `group-events`."""

@@ -24,7 +24,7 @@ from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
-from rolloutlog.kafka.client.connection import connection_of
+from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
 from rolloutlog.trainer.loop.state_file import read_state
 from tests.trainer.log import Log
@@ -98,7 +98,7 @@ def unbroken(warm: Warm, kafka_broker: EmbeddedKafka, tmp_path_factory: pytest.T
 
 def check_log(log: Log, folder: Path) -> None:
     """Each group has one live end; live checkpoints are those of the folder, and what the log says of them is so."""
-    policies: PolicyFold = asyncio.run(read_policy_log(connection_of(log.settings)))
+    policies: PolicyFold = asyncio.run(read_policy_log(asyncio.run(log.at_rest(Topic.POLICY_VERSIONS))))
     history: History = policies.history
     finals = asyncio.run(log.finals())
     live = [(final.group, final.step) for final in finals if history.is_live(final.timeline, final.step)]

@@ -60,7 +60,7 @@ async def trained(settings: Settings, steps: int | None, **how: Any) -> Training
 
 
 async def published(log: Log) -> PolicyFold:
-    return await read_policy_log(log.connection)
+    return await read_policy_log(await log.at_rest(Topic.POLICY_VERSIONS))
 
 
 async def weights_of(log: Log, policy: Policy) -> PublishedPolicy:

@@ -49,7 +49,7 @@ async def made(settings: Settings, **trainer: Any) -> Log:
 
 
 async def marks_of(log: Log) -> Watermarks:
-    found = await read_live_watermarks(log.connection)
+    found = await read_live_watermarks(await log.at_rest(Topic.RUN, Topic.POLICY_VERSIONS))
     assert found is not None
     return found
 
