@@ -14,10 +14,10 @@ from time import perf_counter
 
 from bench.index_rows import row
 from bench.report import Figure
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.shard.candidate_sampler import MOST_QUEUED, CandidateSampler
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.sources.draws import drawn_rank
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.settings import Settings

@@ -21,8 +21,8 @@ from bench.record import NOW, SOURCE, rollout
 from bench.report import Figure
 from bench.stages import OTHER, Point, staged
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.buffer.shard import indexing, shard
-from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.folding.fold import Fold
+from rolloutlog.buffer.shard import event_folding, indexing, outbox
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.settings import Settings
@@ -49,9 +49,9 @@ STAGES: tuple[Point, ...] = (
     (Tail, "poll", "fetch"),
     (indexing, "read_headers", DECODE),
     (indexing, "read_facts", DECODE),
-    (shard, "row_of", "row"),
+    (event_folding, "row_of", "row"),
     (Fold, "apply", "fold"),
-    (shard, "written", "encode"),
+    (outbox, "written", "encode"),
     (Transaction, "send_fitting", "write"),
     (Transaction, "finish", "commit"),
 )

@@ -17,8 +17,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from bench.report import Figure
 from bench.restore import MILLION, ROWS, SETTINGS, live_rows, restored, round_of
 from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.row_codec import decode, encode, row_event
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.consumers.fold_rows import restore_all
 from rolloutlog.contract.settings import Settings

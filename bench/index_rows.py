@@ -14,11 +14,11 @@ import msgspec
 from bench.report import Figure
 from bench.timing import microseconds
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode, encode, facts
 from rolloutlog.buffer.index.rows import FinalRow, Row
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import BufferSettings

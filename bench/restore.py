@@ -19,12 +19,12 @@ from msgspec.structs import replace
 from bench.index_rows import SIZE, row
 from bench.report import Figure
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.folding.fold import Fold
+from rolloutlog.buffer.folding.row_restoring import RowRestoring
 from rolloutlog.buffer.index.ended_chunks import CHUNK
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import ChunkRow, FinalRow, StateRow
-from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.row_restoring import RowRestoring
 from rolloutlog.contract.ids import ID_BYTES, id_of
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import Topic

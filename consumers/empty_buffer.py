@@ -11,9 +11,9 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from rolloutlog.buffer.folding.tally import why_empty
 from rolloutlog.buffer.shard.candidate_sampler import DrawLack
 from rolloutlog.buffer.shard.shard import Shard
-from rolloutlog.buffer.shard.tally import why_empty
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.kafka.client.logged_wait import LoggedWait

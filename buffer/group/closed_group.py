@@ -2,7 +2,7 @@
 
 Guarantees: depends on the three prefixes, never on their interleaving: what came at or above `as_of` on `rollouts`
 before the end is as good as if it had come after it. Leaves out: when it is forgotten
-(`rolloutlog.buffer.shard.forgetting`).
+(`rolloutlog.buffer.folding.forgetting`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 Guarantees: what is put away and taken out again is equal; a group that is read to its end takes its bytes alone while
 nothing is said of it. An object is good until `put_away`. Leaves out: when a group is forgotten
-(`rolloutlog.buffer.shard.forgetting`).
+(`rolloutlog.buffer.folding.forgetting`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The groups of a shard that ended and were forgotten: one 16-byte id each, for ever (design/buffer#ended).
 
 Guarantees: exact, but for a collision of 128 bits; below 64 bytes of memory an id, however many there are. Leaves out:
-when a group is forgotten (`rolloutlog.buffer.shard.forgetting`), and how ids lie on the index
+when a group is forgotten (`rolloutlog.buffer.folding.forgetting`), and how ids lie on the index
 (`rolloutlog.buffer.index.ended_chunks`).
 """
 

@@ -1,7 +1,7 @@
 """All that a shard has folded of one group, in bytes (design/buffer#carried).
 
 Guarantees: what is unpacked equals what was packed, and counts as nothing yet; bytes that aren't of this version are a
-ValueError. Leaves out: when a group is written down (`rolloutlog.buffer.shard.row_places`).
+ValueError. Leaves out: when a group is written down (`rolloutlog.buffer.folding.row_places`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Guarantees: a source is folded before anything of the run, by the same rules; of its groups stays only how many trained
 and weren't derived, so none is awaited, asked for again or mistaken for one of the run's. A record's row says what only
 the rows before it tell, so that the rows of its sources alone restore them. Leaves out: what is a source
-(`rolloutlog.buffer.shard.fold`).
+(`rolloutlog.buffer.folding.fold`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 (design/buffer#rounds).
 
 Guarantees: a row of a round is of no event; its keys are those of every second round, so log compaction keeps the
-newest whole one. Leaves out: when one is written (`rolloutlog.buffer.shard.rounds`), and the columns
+newest whole one. Leaves out: when one is written (`rolloutlog.buffer.folding.rounds`), and the columns
 (`rolloutlog.buffer.sources.source_chunk`).
 """
 

@@ -3,7 +3,7 @@ transaction (design/exactly-once#index).
 
 Guarantees: a row carries everything that the fold needs of its event, whatever the settings, so a shard is the fold of
 its rows. Leaves out: making rows from events (`rolloutlog.buffer.shard.indexing`), and what they do to a shard
-(`rolloutlog.buffer.shard.fold`).
+(`rolloutlog.buffer.folding.fold`).
 """
 
 from __future__ import annotations

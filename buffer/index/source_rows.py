@@ -1,6 +1,6 @@
 """Which rows are of events of a source, and which come behind all of those (design/buffer#source).
 
-Guarantees: told from the row alone. Leaves out: what they do to a shard (`rolloutlog.buffer.shard.fold`).
+Guarantees: told from the row alone. Leaves out: what they do to a shard (`rolloutlog.buffer.folding.fold`).
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.rollout_row import DIGEST_BYTES
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.contract.handles import Handle
 
 CANDIDATE = np.dtype(

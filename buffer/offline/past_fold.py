@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.rows import GroupRow, Row, StateRow
 from rolloutlog.buffer.index.source_rows import of_source
 from rolloutlog.buffer.offline.cut import START, Cut, input_of
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import INPUT_TOPICS, Topic
 

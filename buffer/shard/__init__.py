@@ -1,1 +1,1 @@
-"""A shard: its fold, its leases, what it asks for and what it emits."""
+"""A shard: events into its fold, what it asks for and what it emits."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from rolloutlog.buffer.shard.fold import Fold
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
 from rolloutlog.buffer.sources.draws import allowed, share
 from rolloutlog.buffer.sources.packed_source import PackedSource

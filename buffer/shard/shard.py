@@ -3,9 +3,8 @@
 
 Guarantees: pure but for the moments that are passed in; its state is the fold of its rows (`fold`), and what it emits
 comes back to it as input before it counts, so a restored shard knows everything that was emitted. Nothing is emitted
-before the inputs were read to where they ended when this owner took over. Whatever a record says, it is folded, told
-on `dead-letters`, or both: no record raises, and what can't be written is void. Leaves out: Kafka, transactions and
-reading payloads (`rolloutlog.consumers.buffer_service`).
+before the inputs were read to where they ended when this owner took over. Leaves out: what an event becomes
+(`event_folding`), Kafka, transactions and reading payloads (`rolloutlog.consumers.buffer_service`).
 
     shard.recall(row)                   the newest shard row
     shard.recall_chunk(row, offset)     chunks of ended groups
@@ -24,35 +23,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from msgspec.structs import replace
-
-from rolloutlog.buffer.derivations.anchor_type import AnchorType
 from rolloutlog.buffer.derivations.catalogue import anchor_types
-from rolloutlog.buffer.group.group import Disposition
-from rolloutlog.buffer.group.source_groups import settled
+from rolloutlog.buffer.folding.fold import Fold
+from rolloutlog.buffer.folding.row_restoring import RowRestoring
 from rolloutlog.buffer.index.ended_chunks import CHUNK
-from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.rows import CancelRow, ChunkRow, Row, SeedRow, StateRow, TakeRow, WantedRow
+from rolloutlog.buffer.index.rows import ChunkRow, Row, StateRow, WantedRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler, DrawLack
-from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, source_row, written
+from rolloutlog.buffer.shard.event_folding import EventFolding
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
+from rolloutlog.buffer.shard.outbox import Outbox
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
 from rolloutlog.buffer.shard.rendering import Void
-from rolloutlog.buffer.shard.row_restoring import RowRestoring
 from rolloutlog.buffer.shard.seed_renderer import SeedRenderer
 from rolloutlog.buffer.shard.wanted import Wanted
-from rolloutlog.contract.events.body import Resolved, body_of
-from rolloutlog.contract.events.dead_letters import derivation_rejected_event, rejected_event
+from rolloutlog.contract.events.body import Resolved
 from rolloutlog.contract.events.event import Event, Outgoing
-from rolloutlog.contract.events.group_events import is_chunk
 from rolloutlog.contract.handles import Handle
-from rolloutlog.contract.ids import rollout_id
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.settings import Settings, TrainerSettings
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.wire.rejection import Rejected
 
 
 @dataclass(slots=True)
@@ -65,13 +55,11 @@ class Shard:
     restoring: RowRestoring
     sampler: CandidateSampler
     renderer: SeedRenderer
-    source: str
     digest: str
     members: MemberEmitter
-    types: list[AnchorType]
+    outbox: Outbox
+    folding: EventFolding
     wanted: Wanted = field(default_factory=Wanted)
-    rows: list[tuple[Row, Outgoing]] = field(default_factory=list[tuple[Row, Outgoing]])
-    dead_letters: list[Outgoing] = field(default_factory=list[Outgoing])
     ready: bool = False
     is_dirty: bool = False
     is_behind: bool = False
@@ -83,16 +71,18 @@ class Shard:
         members = MemberEmitter(partition, source, settings.buffer.max_attempts)
         members.tail.follow(settings.trainer, partition, settings.topics.partitions)
         fold, sampler = Fold.empty(partition, settings.buffer), CandidateSampler(settings, digest, settings.trainer)
+        cache, outbox = PayloadCache(settings.buffer.cache_bytes), Outbox(partition, source)
+        types, partitions = anchor_types(settings.buffer), settings.topics.partitions
         return cls(
             settings=settings,
             fold=fold,
             restoring=RowRestoring(fold),
             sampler=sampler,
-            renderer=SeedRenderer(settings, partition, source, sampler, PayloadCache(settings.buffer.cache_bytes)),
-            source=source,
+            renderer=SeedRenderer(settings, partition, source, sampler, cache),
             digest=digest,
             members=members,
-            types=anchor_types(settings.buffer),
+            outbox=outbox,
+            folding=EventFolding(fold, outbox, sampler, members, cache, types, partitions),
         )
 
     # reading
@@ -113,115 +103,13 @@ class Shard:
 
     def read(self, event: Event, body: Resolved | None = None, *, now: int, clock: float) -> None:
         """Fold one event, from its body (None: the one that it carries); bad ones become dead letters."""
-        try:
-            if not is_chunk(event):  # which is of no group, and the trainer's alone
-                found = row_of(event, self.settings.topics.partitions, body, self.types)
-                self._fold(found, event, body, now, clock)
-        except Rejected as rejected:
-            self._reject(event, rejected, now)
-        self.fold.passed(event.topic, event.offset + 1)
+        self.folding.read(event, body, now=now, clock=clock)
         self.is_dirty = True
 
     def read_source(self, event: Event, namespace: str, body: Resolved | None = None, *, now: int) -> None:
         """Fold one event of a source's `rollouts`; what is bad was told there (design/buffer#source)."""
-        found = source_row(event, namespace, self.settings.topics.partitions, body, self.types)
-        if found is not None:
-            self._fold_source(found, event, body, now)
+        self.folding.read_source(event, namespace, body, now=now)
         self.is_dirty = True
-
-    def _fold_source(self, found: Found, event: Event, body: Resolved | None, now: int) -> None:
-        row = self._flagged(found.row)
-        row = settled(row, self.fold.groups.find(row.group)) if isinstance(row, RolloutRow) else row
-        try:
-            made = self._written(row, now)
-        except Rejected:
-            return
-        try:
-            disposition = self.fold.apply(row)
-        except Rejected:
-            disposition = Disposition.DUPLICATE  # at odds with its group, which its own run has told
-        if disposition is Disposition.DUPLICATE:
-            self._bury(row, now)
-            return
-        self.rows.append((row, made))
-        self._offer(row, found, event, body, now)
-
-    def _fold(self, found: Found, event: Event, body: Resolved | None, now: int, clock: float) -> None:
-        row = self._flagged(found.row)
-        made = self._written(row, now)
-        try:
-            disposition = self.fold.apply(row)
-        except Rejected:
-            self._bury(row, now)
-            raise
-        self._acknowledge(row)
-        if isinstance(row, TakeRow) and row.group in self.fold.groups.opened:
-            self.members.leases.start(row.seed, row.group, row.lease_ms, clock)
-        if disposition is Disposition.DUPLICATE:
-            self._bury(row, now)
-            return
-        self.rows.append((row, made))
-        self.members.changed.add(getattr(row, "group", ""))
-        self._offer(row, found, event, body, now)
-
-    def _offer(self, row: Row, found: Found, event: Event, body: Resolved | None, now: int) -> None:
-        """What a sound record is as a source: its derivations' faults are told, its payload is kept for a while."""
-        if not isinstance(row, RolloutRow):
-            return
-        for derivation, fault in found.faults.items():
-            self._reject_derivation(row, fault, derivation or None, now)
-        if row.offset in self.fold.pool.sources:
-            self.renderer.cache.put(row.offset, body_of(event, body))
-
-    def _reject(self, event: Event, rejected: Rejected, now: int) -> None:
-        self.dead_letters.append(rejected_event(event, rejected, source=self.source, now=now))
-        bad = rejected_row(event, rejected)
-        if bad is not None and self.fold.apply(row := self._flagged(bad)) is not Disposition.DUPLICATE:
-            self.rows.append((row, self._written(row, now)))
-            self.members.changed.add(bad.group)
-
-    def _flagged(self, row: Row) -> Row:
-        """The row of an event, which says what only the rows before it tell: that a record comes after its group's end,
-        that a seed is the first of its draw, and that it isn't the first of its group."""
-        if isinstance(row, RolloutRow) and self.fold.groups.is_late(row.group, row.offset):
-            return replace(row, dead=True)
-        if isinstance(row, SeedRow):
-            return replace(row, draws=self.fold.draws(row.seed), second=self.fold.is_second(row.seed))
-        return row
-
-    def _bury(self, row: Row, now: int) -> None:
-        """A good record that is a duplicate, or at odds with its group: it takes its places all the same, if it has
-        any, as it would if its group were forgotten (design/buffer#pool)."""
-        if isinstance(row, RolloutRow) and not row.rejected and row.packed:
-            dead = replace(row, dead=True)
-            self.fold.apply(dead)
-            self.rows.append((dead, self._written(dead, now)))
-
-    def _written(self, row: Row, now: int) -> Outgoing:
-        return written(row, partition=self.fold.partition, source=self.source, now=now)
-
-    def _reject_derivation(self, row: RolloutRow, detail: str, derivation: str | None, now: int) -> None:
-        """Nothing is derived from that sound record, and why."""
-        letter = derivation_rejected_event(
-            row.handle(self.fold.partition),
-            detail,
-            group=row.group,
-            rollout=rollout_id(row.group, row.member),
-            digest=row.digest,
-            derivation=derivation,
-            source=self.source,
-            now=now,
-        )
-        self.dead_letters.append(letter)
-
-    def _acknowledge(self, row: Row) -> None:
-        """What was emitted and is folded now is no longer in flight."""
-        if isinstance(row, SeedRow):
-            self.members.acknowledge_seed(row.seed)
-            if row.seed.draw is not None:
-                self.sampler.acknowledge(row.seed.draw, self.fold.pool)
-        elif isinstance(row, CancelRow):
-            self.members.acknowledge_cancel(row.group)
 
     # emitting
 
@@ -272,7 +160,7 @@ class Shard:
             self.fold.pool.discard(drawn.candidate)
             self.fold.census.skipped[drawn.candidate.derivation, reason.skip] += 1
             if reason.skip is not Skip.GONE:
-                self._reject_derivation(drawn.source.row, reason.detail, drawn.candidate.derivation, now)
+                self.outbox.reject_derivation(drawn.source.row, reason.detail, drawn.candidate.derivation, now)
         self.sampler.clear(self.fold.pool)
         self.is_dirty = True  # the shard row counts it
 
@@ -282,13 +170,15 @@ class Shard:
         Empty where there is nothing; a shard that only read past duplicates says so with its shard row.
         """
         emitted = self._emit(now, clock)
-        records = self.dead_letters + emitted
+        records = self.outbox.dead_letters + emitted
         wanted = self.wanted.due(self.fold, clock) if self.ready else None
         if not records and not self.is_dirty and wanted is None:
             return []
         said = [*self._forget(now), wanted, self.fold.state_row(self.digest)]
-        self.rows += [(row, self._written(row, now)) for row in said if row is not None]
-        return records + [made for _, made in self.rows]
+        for row in said:
+            if row is not None:
+                self.outbox.put(row, now)
+        return records + [made for _, made in self.outbox.rows]
 
     def _forget(self, now: int) -> list[Row]:
         """Forget what ended; the rows that say so, and those that spare a restore others. A source is folded before
@@ -303,7 +193,7 @@ class Shard:
         if (chunk := places.chunks.due(places.end - places.far, now, retention_ms)) is not None:
             rows.append(chunk)
         carried = self.fold.carried()
-        return [*rows, *carried, *self.fold.resting({row.group for row in carried}, len(self.rows))]
+        return [*rows, *carried, *self.fold.resting({row.group for row in carried}, len(self.outbox.rows))]
 
     def _emit(self, now: int, clock: float) -> list[Outgoing]:
         if not self.ready:
@@ -314,12 +204,12 @@ class Shard:
 
     def committed(self, offsets: Sequence[int]) -> None:
         """What `flush` returned is on the log, at these offsets."""
-        placed, newest = offsets[-len(self.rows) :], self.fold.rounds.newest
-        self.fold.rounds.transaction = next(iter(placed), 0)
-        for (row, _), offset in zip(self.rows, placed, strict=True):
+        placed, newest = self.outbox.committed(offsets), self.fold.rounds.newest
+        self.fold.rounds.transaction = next((offset for _, offset in placed), 0)
+        for row, offset in placed:
             self.fold.placed(row, offset)
         is_told = self.fold.rounds.newest is newest  # by the shard row, which comes before a round is whole
-        self.rows, self.dead_letters, self.renderer.seeds = [], [], []
+        self.renderer.seeds = []
         self.is_dirty = self.is_behind or not is_told
 
     def source_passed(self, next_offset: int | None) -> None:

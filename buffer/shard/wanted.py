@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 from heapq import nsmallest
 
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.rows import WantedRow
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.contract.topics import Topic
 
 MOST = 1000

@@ -2,7 +2,7 @@
 
 Guarantees: what is taken in equals what was written down, but for what isn't in the fold; a column that doesn't fit the
 others is a ValueError, what a tail says is looked at when its source is. Leaves out: which sources a row has, and when
-(`rolloutlog.buffer.shard.rounds`).
+(`rolloutlog.buffer.folding.rounds`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.group.open_group import OpenGroup
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.consumers.collecting.need import Need
 from rolloutlog.consumers.fold_rows import recall_chunk, restore

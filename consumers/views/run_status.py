@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from rolloutlog.buffer.folding.tally import CANDIDATES, OPEN, RESOLVED, by_kind
 from rolloutlog.buffer.index.rows import StateRow
-from rolloutlog.buffer.shard.tally import CANDIDATES, OPEN, RESOLVED, by_kind
 from rolloutlog.consumers.views.recent import read_recent
 from rolloutlog.contract.errors import NotAllowed
 from rolloutlog.contract.events.watermarks import Watermarks

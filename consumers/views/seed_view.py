@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rolloutlog.buffer.derivations.protocol import type_name
+from rolloutlog.buffer.folding.tally import why_empty
 from rolloutlog.buffer.shard.rendering import rendered
-from rolloutlog.buffer.shard.tally import why_empty
 from rolloutlog.consumers.views.shard_view import shard_views
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.events.body import Resolved, body_of

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.row_codec import decode
 from rolloutlog.buffer.index.rows import ChunkRow, Row, StateRow
 from rolloutlog.buffer.index.skip import Skip
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.rendering import Void
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.events.event import Event, Outgoing

@@ -44,7 +44,7 @@ def test_each_bad_record_becomes_a_dead_letter_and_its_slot_ends_as_the_table_sa
         if written.reason is not None and row.found_in != "policies":
             expected.append((offset, written.reason))
         shards[event.partition].read(event, body_of(row, event), now=NOW, clock=0.0)
-    dead = [outgoing for shard in shards.values() for outgoing in shard.dead_letters]
+    dead = [outgoing for shard in shards.values() for outgoing in shard.outbox.dead_letters]
     assert sorted(dict(letter.headers)["ce_subject"].decode().split("/")[1] for letter in dead) == sorted(
         str(offset) for offset, _ in expected
     )

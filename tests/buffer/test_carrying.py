@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rolloutlog.buffer.folding import row_places
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.group.open_group import OpenGroup
 from rolloutlog.buffer.index.ended_chunks import EndedChunks
 from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, Row, SeedRow, StateRow
 from rolloutlog.buffer.offline.cut import Coverage, Cut
 from rolloutlog.buffer.offline.past_fold import PastFold
-from rolloutlog.buffer.shard import row_places
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.seeds import Anchor, Draw, Source

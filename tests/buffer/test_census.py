@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rolloutlog.buffer.folding.tally import by_kind
 from rolloutlog.buffer.index.rows import StateRow
-from rolloutlog.buffer.shard.tally import by_kind
 from rolloutlog.contract.vocabulary import DropReason
 from tests.buffer.events_by_hand import final, fresh, rollout
 from tests.buffer.partition_log import Owner, PartitionLog, restored, settings_of

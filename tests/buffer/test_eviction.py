@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.folding.fold import Fold
+from rolloutlog.buffer.folding.row_restoring import RowRestoring
+from rolloutlog.buffer.folding.tally import by_kind
 from rolloutlog.buffer.group.group import Disposition
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import AnnotationRow, FinalRow, Row
-from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.row_restoring import RowRestoring
-from rolloutlog.buffer.shard.tally import by_kind
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import BufferSettings, KeepSettings
 from rolloutlog.contract.topics import Topic

@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rolloutlog.buffer.folding.fold import Fold
+from rolloutlog.buffer.folding.rounds import LEAST
+from rolloutlog.buffer.folding.row_places import FAR
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import StateRow
-from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.rounds import LEAST
-from rolloutlog.buffer.shard.row_places import FAR
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.seeds import Anchor, Ask, Draw, Source, seed_cancelled_event

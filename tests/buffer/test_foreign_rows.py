@@ -10,8 +10,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.row_codec import CODE, decode, encode
-from rolloutlog.buffer.shard.fold import Fold
 from tests.buffer.events_by_hand import annotated, cancelled, expired, final, fresh, rollout, taken
 from tests.buffer.partition_log import Owner, PartitionLog, settings_of
 

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint, Balanced
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import AnnotationRow, CancelRow, FinalRow, Row, SeedRow
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.candidate_sampler import CandidateDraw, CandidateSampler, DrawLack
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.sources.candidates import Candidate, CandidateKey
 from rolloutlog.buffer.sources.draws import Lot, rank_in_lots
 from rolloutlog.contract.events.seeds import Anchor, Draw, Seed, Source

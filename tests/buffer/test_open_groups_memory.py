@@ -6,10 +6,10 @@ import tracemalloc
 from hashlib import sha256
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.row_codec import decode, encode
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import BufferSettings

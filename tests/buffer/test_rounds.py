@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
+from rolloutlog.buffer.folding.fold import Fold
+from rolloutlog.buffer.folding.rounds import MOST_BYTES
+from rolloutlog.buffer.folding.row_restoring import RowRestoring
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.round_rows import (
@@ -26,9 +29,6 @@ from rolloutlog.buffer.index.round_rows import (
 )
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import AnnotationRow, FinalRow, Row, StateRow
-from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.rounds import MOST_BYTES
-from rolloutlog.buffer.shard.row_restoring import RowRestoring
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.settings import BufferSettings
 from rolloutlog.contract.topics import Topic

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.offline.redraw import Finding, Redraw
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.rendering import Void
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.events.event import Outgoing
@@ -242,6 +242,8 @@ def test_a_bad_record_there_is_no_source_here_and_told_by_nobody(row: BadInput) 
         shards[event.partition].read_source(event, OLD, body_of(row, event), now=NOW)
     for shard in shards.values():
         shard.source_passed(None)
-        assert [letter for letter in shard.dead_letters if dict(letter.headers)["ce_reason"] != b"derivation"] == []
+        assert [
+            letter for letter in shard.outbox.dead_letters if dict(letter.headers)["ce_reason"] != b"derivation"
+        ] == []
         alive = {source.row.handle(0).offset for source in shard.fold.pool.sources.values() if not source.dead}
         assert not alive & bad

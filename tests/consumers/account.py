@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.row_codec import decode
 from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, Row, StateRow, WantedRow
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.contract.events.body import Resolved

@@ -16,8 +16,8 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import RecordsToDelete
 
+from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.rows import StateRow
-from rolloutlog.buffer.shard.fold import Fold
 from rolloutlog.consumers.buffer_service import run_buffer
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.errors import RunMismatch

@@ -7,10 +7,10 @@ import asyncio
 
 import pytest
 
+from rolloutlog.buffer.folding.fold import Fold
+from rolloutlog.buffer.folding.rounds import MOST_ROW
 from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.rows import CarriedRow
-from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.rounds import MOST_ROW
 from rolloutlog.consumers.audit.auditor import audit
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.consumers.replaying.seed_check import check_seeds

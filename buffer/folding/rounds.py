@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from rolloutlog.buffer.folding.group_table import GroupTable
+from rolloutlog.buffer.folding.row_places import RowPlaces
 from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, RestingGroup, RoundKind, SourcesRow, WholeRound
 from rolloutlog.buffer.index.row_codec import encode
 from rolloutlog.buffer.index.rows import StateRow
-from rolloutlog.buffer.shard.group_table import GroupTable
-from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.sources.packed_source import PackedSource
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.buffer.sources.source_chunk import packed_sources, slots_of

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from operator import itemgetter
 
+from rolloutlog.buffer.folding.group_table import GroupTable
 from rolloutlog.buffer.group.group_state import packed_group
 from rolloutlog.buffer.index.ended_chunks import EndedChunks
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.rows import CarriedRow, ChunkRow, EndedRow, Row, SeedRow, StateRow, WantedRow
-from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.sources.pool import Pool
 
 FAR = 65_536

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rolloutlog.buffer.folding.group_table import GroupTable
+from rolloutlog.buffer.folding.row_places import RowPlaces
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, RoundKind, SourcesRow
 from rolloutlog.buffer.index.rows import Row, StateRow
-from rolloutlog.buffer.shard.group_table import GroupTable
-from rolloutlog.buffer.shard.row_places import RowPlaces
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.buffer.sources.source_chunk import take_in, watched
 from rolloutlog.contract.vocabulary import RejectReason

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rolloutlog.buffer.folding.fold import Fold
+from rolloutlog.buffer.folding.round_reading import RoundReading
 from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, SourcesRow
 from rolloutlog.buffer.index.rows import ChunkRow, Row, StateRow
-from rolloutlog.buffer.shard.fold import Fold
-from rolloutlog.buffer.shard.round_reading import RoundReading
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from rolloutlog.buffer.folding.group_table import GroupTable
 from rolloutlog.buffer.group.closed_group import ClosedGroup
 from rolloutlog.buffer.index.ended_chunks import CHUNK
 from rolloutlog.buffer.index.rows import EndedRow
-from rolloutlog.buffer.shard.group_table import GroupTable
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.contract.topics import Topic
 

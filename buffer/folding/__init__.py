@@ -1,0 +1,1 @@
+"""A fold: its state, how rows change it, and where they lie (design/buffer#fold)."""
