@@ -90,11 +90,11 @@ class PartitionAccount:
         assert not (again := [seed for seed, count in ids.items() if count > 1]), f"seeds twice: {again[:3]}"
         restored = self.restored()
         anew = self.folded(restored.next_offsets)
-        taken = {row.offset for row, _ in anew.rows if isinstance(row, RolloutRow) and not row.rejected}
+        taken = {row.offset for row, _ in anew.outbox.rows if isinstance(row, RolloutRow) and not row.rejected}
         indexed = {row.offset for row in self.rows if isinstance(row, RolloutRow) and not row.rejected}
         assert indexed == taken, f"partition {self.partition}: lost or invented rows at {sorted(indexed ^ taken)[:5]}"
-        assert len(anew.dead_letters) == len(dead), (
-            f"{len(dead)} dead letters on {self.partition}, not {len(anew.dead_letters)}"
+        assert len(anew.outbox.dead_letters) == len(dead), (
+            f"{len(dead)} dead letters on {self.partition}, not {len(anew.outbox.dead_letters)}"
         )
         anew.fold.groups.settle()
         assert restored == anew.fold
