@@ -11,6 +11,7 @@ candidate is on (`screening`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from rolloutlog.buffer.sources.candidates import Candidate
 from rolloutlog.buffer.sources.draws import Lot, drawn_rank, rank_in_lots
@@ -130,6 +131,14 @@ class LiveCandidates:
         """Something of a source of the pool changed."""
         self._set(slot, self._screening.live(self._sources, slot))
 
+    def take(self, rank: int) -> tuple[int, int, int]:
+        """`find`, and that candidate may be drawn no more: for one that may, or is discarded, look again."""
+        side, at = (0, rank) if self._is_single else self._side_of(rank)
+        slot, within = self._ranks[side].take(at)
+        live = self._sources.live
+        live[slot] = _one_less(live[slot], side)
+        return slot, side, within
+
     def remove(self, slot: int) -> None:
         """It leaves the pool."""
         self._set(slot, self._screening.none_live)
@@ -165,3 +174,8 @@ class LiveCandidates:
         self._ranks = [Ranks([each[side] for each in live]) for side in range(len(self._ranks))]
         if not any(ranks.total for ranks in self._discarded):
             del self._ranks[sides:]
+
+
+@lru_cache(1024)
+def _one_less(live: tuple[int, ...], side: int) -> tuple[int, ...]:
+    return *live[:side], live[side] - 1, *live[side + 1 :]

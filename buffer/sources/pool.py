@@ -260,12 +260,13 @@ class Pool:
 
     def take(self, rank: int) -> tuple[PackedSource, Candidate]:
         """The live candidate at that rank, of which a draw is under way from now on, and its source as it is now."""
-        slot, side, within = self.live.find(rank)
+        slot, side, within = self.live.take(rank)
         source = self.sources.packed(slot)
         made = self.sources.made.get(source.offset) or self._keep(slot, source)
         candidate = made[0] if len(made) == 1 else self.screening.on(self.sources, slot, side)[within]
         candidate.in_flight += 1
-        self.live.look_again(slot)
+        if candidate.discarded or not self.screening.is_exhausted(candidate):
+            self.live.look_again(slot)
         return source, candidate
 
     def hold(self, candidate: Candidate) -> None:

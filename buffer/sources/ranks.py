@@ -11,6 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+_STEPS = tuple(1 << level for level in reversed(range(31)))
+"""From the root of a tree of 32-bit numbers down; of a smaller one, the last ones."""
+
 
 class Ranks:
     """Counts by slot. Slot i is element i + 1 of the tree, which holds the sum of the slots that it ends."""
@@ -54,11 +57,21 @@ class Ranks:
     def find(self, rank: int) -> tuple[int, int]:
         """The slot in which the one at that rank is, and its rank in there."""
         tree, at, end = self._tree, 0, len(self._tree)
-        step = 1 << (end - 1).bit_length() >> 1
-        while step:
-            there = at + step
-            if there < end and (held := tree[there]) <= rank:
+        for step in _STEPS[-(end - 1).bit_length() :]:
+            if (there := at + step) < end and (held := tree[there]) <= rank:
                 at = there
                 rank -= held
-            step >>= 1
+        return at, rank
+
+    def take(self, rank: int) -> tuple[int, int]:
+        """The same, and one less in that slot: the sums that hold it are those that the way down doesn't pass by."""
+        tree, at, end = self._tree, 0, len(self._tree)
+        for step in _STEPS[-(end - 1).bit_length() :]:
+            if (there := at + step) < end:
+                if (held := tree[there]) <= rank:
+                    at = there
+                    rank -= held
+                else:
+                    tree[there] = held - 1
+        self.total -= 1
         return at, rank

@@ -65,7 +65,7 @@ class Screening:
         self._rules = [SourceRule(own, settings.seq_len) for own in settings.derivations]
         self._bands = [rule for rule in self._rules if not in_band(None, rule.settings.select)]
         self._place = {own.name: place for place, own in enumerate(settings.derivations)}
-        self._bounds = {own.name: (place, own.max_draws) for place, own in enumerate(settings.derivations)}
+        self._most_draws = {own.name: own.max_draws for own in settings.derivations}
         self._kinds: dict[object, _Kind] = {}
         self._lives: dict[tuple[tuple[int, ...], float | None], tuple[int, ...]] = {}
         balances = [(own.name, own.derive) for own in settings.derivations if isinstance(own.derive, Balanced)]
@@ -203,11 +203,14 @@ class Screening:
             return []
         return [each for each in self.candidates(sources, slot) if self._side_of(sources, slot, each) == side]
 
+    def is_exhausted(self, candidate: Candidate) -> bool:
+        """It was drawn as often as it may be."""
+        return candidate.draws + candidate.in_flight >= self._most_draws[candidate.derivation]
+
     def _side_of(self, sources: SourceTable, slot: int, candidate: Candidate) -> int | None:
-        place, most = self._bounds[candidate.derivation]
-        if candidate.refused or candidate.draws + candidate.in_flight >= most:
+        if candidate.refused or self.is_exhausted(candidate):
             return None
-        return self._side(sources.reward(slot), place)
+        return self._side(sources.reward(slot), self._place[candidate.derivation])
 
     def _side(self, reward: float | None, place: int) -> int | None:
         """The side of the candidates that one derivation finds in a source; None where its reward is on none."""

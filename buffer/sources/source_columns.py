@@ -136,9 +136,11 @@ class SourceColumns:
 
     def packed(self, slot: int) -> PackedSource:
         """What a seed says of it, to be kept for later."""
-        offset, reward = self._offsets[slot], self.reward(slot)
+        offset, starts, reward = self._offsets[slot], self._starts, self._rewards[slot]
+        reward = None if math.isnan(reward) else reward
         own = self.told[offset].reward if offset in self.told else reward
-        return PackedSource(self.tail(slot), self.offers[slot].like, offset, self._groups[slot], own, reward)
+        tail = bytes(self._tails[starts[slot] : starts[slot + 1]])
+        return PackedSource(tail, self.offers[slot].like, offset, self._groups[slot], own, reward)
 
     def own(self, slot: int) -> OwnFacts:
         """What its row alone says."""

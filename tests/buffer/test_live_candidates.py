@@ -235,6 +235,20 @@ def test_draws_are_those_of_the_plain_rule_whatever_happens_between_them(
     assert [one.key for one in schedule.fold.pool.live] == plain
 
 
+def test_who_takes_what_is_discarded_leaves_the_others_to_be_drawn() -> None:
+    schedule = Schedule(settings_with([{"name": "recheck", "derive": {"type": "recheck"}}]))
+    pool = schedule.fold.pool
+    for member in (0, 1):
+        schedule.record(("a", member, 1), 1.0)
+    first, second = pool.live
+    candidate = pool.candidate(first.key)
+    assert candidate is not None
+    pool.discard(candidate)
+    assert pool.take(0)[1] is candidate
+    assert not pool.live.is_dry
+    assert [one.key for one in pool.live] == [second.key]
+
+
 def judged(*rewards: float | None, ratio: float = 10.0) -> tuple[PartitionLog, Owner]:
     """A log of groups of two, the first without a reward, the second with that one; and its owner, at rest."""
     log = PartitionLog(settings_of(buffer={"ratio": ratio, "derivations": [JUDGED]}, trainer={"max_open": 400}))

@@ -102,3 +102,19 @@ def test_ranks_of_many_are_those_of_one_after_another(first: list[int], then: li
     assert ranks.total == one_by_one.total == len(each)
     assert [ranks.find(rank)[0] for rank in range(len(each))] == each
     assert [one_by_one.find(rank) for rank in range(len(each))] == [ranks.find(rank) for rank in range(len(each))]
+
+
+@given(st.lists(st.integers(0, 3)), st.lists(st.integers(0, 99)))
+def test_ranks_that_are_taken_are_those_that_are_found_and_one_less_there(counts: list[int], taken: list[int]) -> None:
+    ranks, left = Ranks(counts), [*counts]
+    for number in taken:
+        if not any(left):
+            break
+        rank = number % ranks.total
+        slot, within = ranks.find(rank)
+        assert ranks.take(rank) == (slot, within)
+        left[slot] -= 1
+        assert (ranks.total, [ranks.before(at) for at in range(len(left))]) == (
+            sum(left),
+            [sum(left[:at]) for at in range(len(left))],
+        )
