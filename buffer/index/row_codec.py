@@ -1,6 +1,7 @@
-"""The bytes of a row: a code, then the row as an array in MessagePack.
+"""The bytes of a row: a code, then the row as an array in MessagePack; before that of a round its checksum.
 
-Guarantees: `decode(encode(row)) == row`; bytes that no shard wrote are a ValueError. The code is the version of all
+Guarantees: `decode(encode(row)) == row`; bytes that no shard wrote are a ValueError, as is a row of a round of which a
+bit is another one. The code is the version of all
 kinds of rows: it changes with what any of them means, so that an index of before is refused as a whole, and folded anew
 by `rolloutlog buffer reindex`. Leaves out: what a row says (`rollout_row`, `rows`).
 """
@@ -8,11 +9,13 @@ by `rolloutlog buffer reindex`. Leaves out: what a row says (`rollout_row`, `row
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 import msgspec
 from pydantic import ValidationError
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.rows import ChunkRow, Row
 from rolloutlog.contract.events.event import Outgoing, outgoing
 from rolloutlog.contract.events.rollouts import check_seed
@@ -24,6 +27,9 @@ from rolloutlog.contract.wire.rejection import problem_of
 
 CODE = b"\x18"
 """First byte of every row. Rows of before began with another one, up to 23, or with `[`."""
+SUMMED = bytes([CODE[0] | 0x80])
+"""First byte of a row of a round, before its CRC-32; those of before have none, and begin as all rows do."""
+SUM_BYTES = 4
 CONTENT_TYPE = "application/vnd.rolloutlog.row"
 
 
@@ -52,20 +58,35 @@ _DECODER = msgspec.msgpack.Decoder(Row, dec_hook=_seed)
 
 def encode(row: Row) -> bytes:
     """The value of a row."""
-    return CODE + _ENCODER.encode(row)
+    packed = _ENCODER.encode(row)
+    return SUMMED + _sum_of(packed) + packed if isinstance(row, RoundRow) else CODE + packed
 
 
 def decode(value: bytes) -> Row:
     """Read the value of a row. Raises ValueError for one that this version didn't write."""
-    if value[:1] != CODE:
-        raise ValueError(f"a row of kind {value[0] if value else 0} is unknown to this version")
     try:
-        row = _DECODER.decode(memoryview(value)[1:])
+        row = _DECODER.decode(_packed(value))
     except RecursionError as error:
         raise ValueError(f"a row in another form than this version's: {error}") from error
     if isinstance(row, RolloutRow):
         row.check()
     return row
+
+
+def _packed(value: bytes) -> memoryview:
+    """What stands behind the code, and the checksum."""
+    code, behind = value[:1], memoryview(value)[1:]
+    if code == CODE:
+        return behind
+    if code != SUMMED:
+        raise ValueError(f"a row of kind {value[0] if value else 0} is unknown to this version")
+    if behind[:SUM_BYTES] != _sum_of(behind[SUM_BYTES:]):
+        raise ValueError("a row of a round that isn't as it was written")
+    return behind[SUM_BYTES:]
+
+
+def _sum_of(packed: bytes | memoryview) -> bytes:
+    return crc32(packed).to_bytes(SUM_BYTES, "little")
 
 
 def facts(row: Row) -> dict[str, Any]:

@@ -12,8 +12,17 @@ from msgspec.structs import replace
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.packed_anchors import pack
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.round_rows import Drawn, DroppedRow, GroupsRow, Noted, RestingGroup, SourcesRow, WholeRound
-from rolloutlog.buffer.index.row_codec import decode, encode, facts, row_event
+from rolloutlog.buffer.index.round_rows import (
+    Drawn,
+    DroppedRow,
+    GroupsRow,
+    Noted,
+    RestingGroup,
+    RoundRow,
+    SourcesRow,
+    WholeRound,
+)
+from rolloutlog.buffer.index.row_codec import CODE, SUM_BYTES, decode, encode, facts, row_event
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
@@ -22,16 +31,21 @@ from rolloutlog.buffer.index.rows import (
     EndedRow,
     ExpiryRow,
     FinalRow,
+    Row,
     SeedCancelRow,
     SeedRow,
     StateRow,
     TakeRow,
     WantedRow,
 )
+from rolloutlog.contract.errors import IndexMismatch
+from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import AnchorKind, RunKind, SeedKind, Status
+from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.kafka.loop.index_reader import index_row
 
 COUNTS, BIG = st.integers(0, 2**32 - 1), st.integers(0, 2**62)
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=40)
@@ -165,6 +179,34 @@ def test_anchors_come_back_by_kind_and_in_their_order(anchors: list[AnchorPoint]
 def test_the_other_rows_come_back_equal() -> None:
     for row in OTHERS:
         assert decode(encode(row)) == row
+
+
+ROUND_ROWS = [row for row in OTHERS if isinstance(row, RoundRow)]
+
+
+@pytest.mark.parametrize("row", ROUND_ROWS, ids=lambda row: type(row).__name__)
+def test_a_row_of_a_round_of_which_a_bit_is_another_one_is_refused(row: Row) -> None:
+    """By its checksum, wherever it is behind the byte that says the kind (design/buffer#rounds)."""
+    value = encode(row)
+    for bit in range(8, 8 * len(value)):
+        damaged = bytearray(value)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ValueError, match="isn't as it was written"):
+            decode(bytes(damaged))
+
+
+@pytest.mark.parametrize("row", ROUND_ROWS, ids=lambda row: type(row).__name__)
+def test_a_row_of_a_round_of_before_is_read_without_a_checksum(row: Row) -> None:
+    assert decode(CODE + encode(row)[1 + SUM_BYTES :]) == row
+
+
+def test_who_reads_a_damaged_round_is_told_to_fold_the_index_anew() -> None:
+    made = row_event(ROUND_ROWS[1], partition=4, source="/buffer/4", now=0)
+    damaged = made.value[:-1] + bytes((made.value[-1] ^ 1,))
+    event = Event(made.topic, 4, 7, 0, made.key, Headers(made.headers), damaged)
+    with pytest.raises(IndexMismatch, match=r"rollout-index/4/7 isn't a row .* as it was written") as told:
+        index_row(event)
+    assert "buffer reindex" in (told.value.hint or "")
 
 
 def test_keys_say_their_kind_and_name_one_event() -> None:
