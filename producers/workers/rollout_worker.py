@@ -14,8 +14,9 @@ import secrets
 import signal
 import socket
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
+from enum import StrEnum
 from functools import partial
 
 from asyncio_pool import AioPool
@@ -53,6 +54,18 @@ Endings = Counter[str]
 """How many members ended how: completed, failed, aborted, refused, dropped (their seed was cancelled)."""
 
 
+class WorkerLack(StrEnum):
+    """Why a worker takes no seed."""
+
+    WEIGHTS = "no-weights"
+    """It hasn't begun: its engine has no weights yet."""
+    ENGINE = "engine-rests"
+    """Its engine didn't answer."""
+    ROOM = "no-room"
+    PARTITION = "no-partition"
+    SEED = "no-seed"
+
+
 async def run_worker(
     settings: Settings,
     environment: Environment,
@@ -63,12 +76,13 @@ async def run_worker(
     grace_s: float = GRACE_S,
     stop: asyncio.Event | None = None,
     session_timeout_ms: int = SESSION_MS,
+    on_start: Callable[[Worker], None] = lambda _: None,
 ) -> Endings:
     """Work until `stop` is set (without one: until SIGTERM comes), then drain; returns how members ended.
 
-    `name` is made unique, since a worker that comes back under the same name is another holder of leases. Raises what
-    the run refuses at its start (BrokerUnreachable, RunMismatch; SettingsError where a derivation of the run isn't
-    installed here), and what stopped it.
+    `on_start` is told of the worker once it may take seeds. `name` is made unique, since a worker that comes back under
+    the same name is another holder of leases. Raises what the run refuses at its start (BrokerUnreachable, RunMismatch;
+    SettingsError where a derivation of the run isn't installed here), and what stopped it.
     """
     name = f"{name or socket.gethostname()}-{secrets.token_hex(4)}"
     ending = stop or asyncio.Event()
@@ -97,7 +111,8 @@ async def run_worker(
         rest = EngineRest()
         asked = None if engine is None else CheckedEngine(engine, updates, settings.worker, rest)
         runner = MemberRunner(producer, policies, prefixes, origins, derivations, environment, asked, settings.worker)
-        return await Worker(leases, runner, rest, concurrency, grace_s, ending).run()
+        on_start(worker := Worker(leases, runner, rest, concurrency, grace_s, ending))
+        return await worker.run()
 
 
 class Worker:
@@ -119,7 +134,8 @@ class Worker:
         self._freed = asyncio.Event()
         self._left = Counter[SeedLease]()
         self._last_size = 1
-        self._endings: Endings = Counter()
+        self._had_seed = True
+        self.endings: Endings = Counter()
         self._failure: BaseException | None = None
         self._waiting = LoggedWait(logger.warning, after_s=IDLE_S)
 
@@ -129,9 +145,10 @@ class Worker:
         try:
             while not self._stop.is_set():
                 leases = await self._leases.next_few(self._seeds_that_fit)
+                self._had_seed = bool(leases)
                 for lease in leases:
                     self._start(lease)
-                self._log_waiting(has_seed=bool(leases))
+                self._log_waiting()
                 await self._room()
         except BlobUnavailable:
             if not self._stop.is_set():  # else it was waited for, with a seed that others may take
@@ -146,7 +163,7 @@ class Worker:
             await ending
         if self._failure is not None:
             raise self._failure
-        return self._endings
+        return self.endings
 
     @property
     def _seeds_that_fit(self) -> int:
@@ -156,9 +173,25 @@ class Worker:
             return 1
         return max(1, (self._pool.size - len(self._pool)) // self._last_size)
 
-    def _log_waiting(self, *, has_seed: bool) -> None:
+    @property
+    def running(self) -> int:
+        """Members that run now."""
+        return self._pool.n_active
+
+    @property
+    def lack(self) -> WorkerLack | None:
+        """Why it takes no seed; None while it does."""
+        if self._rest.left(asyncio.get_running_loop().time()):
+            return WorkerLack.ENGINE
+        if self._pool.is_full:
+            return WorkerLack.ROOM
+        if not self._leases.owned:
+            return WorkerLack.PARTITION
+        return None if self._had_seed else WorkerLack.SEED
+
+    def _log_waiting(self) -> None:
         """Log once that there is nothing to do, and why, and when that is over."""
-        if has_seed or not self._pool.is_empty:
+        if self._had_seed or not self._pool.is_empty:
             self._waiting.over("a seed came")
         else:
             self._waiting.goes_on(self._leases.lack)
@@ -172,7 +205,7 @@ class Worker:
 
     async def _member(self, lease: SeedLease, ask: Ask) -> None:
         try:
-            self._endings[await self._runner.run(lease, ask, self._stop)] += 1
+            self.endings[await self._runner.run(lease, ask, self._stop)] += 1
         finally:
             self._left[lease] -= 1
             if not self._left[lease]:

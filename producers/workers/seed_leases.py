@@ -104,10 +104,15 @@ class SeedLeases:
         await self._queue.close()
 
     @property
+    def owned(self) -> int:
+        """How many partitions of the seeds are this worker's."""
+        return len(self._queue.owned)
+
+    @property
     def lack(self) -> str:
         """Why `next` has nothing to give."""
-        if owned := self._queue.owned:
-            return f"no seed to take on {len(owned)} of {self._producer.run.partitions} partitions"
+        if self.owned:
+            return f"no seed to take on {self.owned} of {self._producer.run.partitions} partitions"
         return (
             f"no partition of the seeds is this worker's: other workers have all {self._producer.run.partitions}, "
             "or the group is sharing them out"

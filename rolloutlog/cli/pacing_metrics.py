@@ -1,5 +1,5 @@
-"""Numbers of a feeder and of a buffer for `--metrics-port`: what they wrote, what is open, and why nothing is emitted
-(design/commands#metrics).
+"""Numbers of a feeder, a worker and a buffer for `--metrics-port`: what they wrote, what is open, and why nothing is
+emitted or taken (design/commands#metrics).
 
 Guarantees: they are looked at when they are asked for. Leaves out: serving them (`metrics_port`).
 """
@@ -13,6 +13,7 @@ from rolloutlog.cli.metrics_port import Metrics
 if TYPE_CHECKING:
     from rolloutlog.kafka.loop.partition_loop import PartitionLoop
     from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
+    from rolloutlog.producers.workers.rollout_worker import Worker
 
 
 def tell_feeder(metrics: Metrics, feeder: SeedFeeder) -> None:
@@ -27,6 +28,21 @@ def tell_feeder(metrics: Metrics, feeder: SeedFeeder) -> None:
     metrics.set("feed_open_groups_most", room.own_most, "own")
     for lack in FeedLack:
         metrics.set("feed_lacks", float(feeder.lack is lack), lack)
+
+
+def tell_worker(metrics: Metrics, worker: Worker | None, most: int) -> None:
+    """How a worker of at most so many members stands, None before its engine has weights; of `worker_lacks` one is 1
+    where it takes no seed."""
+    from rolloutlog.producers.workers.rollout_worker import WorkerLack
+
+    metrics.set("worker_members_most", most)
+    metrics.set("worker_members", 0 if worker is None else worker.running)
+    if worker is not None:
+        for ending, count in worker.endings.items():
+            metrics.set("worker_members_by_ending_total", count, ending)
+    found = WorkerLack.WEIGHTS if worker is None else worker.lack
+    for lack in WorkerLack:
+        metrics.set("worker_lacks", float(found is lack), lack)
 
 
 def tell_buffer(metrics: Metrics, loop: PartitionLoop) -> None:

@@ -6,17 +6,23 @@ which you name as `module:attribute`.
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Mapping
-from typing import Annotated
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rolloutlog.cli.options import AsJson, with_settings
+from rolloutlog.cli.metrics_port import Metrics, exposed
+from rolloutlog.cli.options import AsJson, MetricsPort, with_settings
+from rolloutlog.cli.pacing_metrics import tell_worker
 from rolloutlog.cli.screen.output import line, note, print_json
 from rolloutlog.cli.serving import serve
 from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
+
+if TYPE_CHECKING:
+    from rolloutlog.producers.workers.rollout_worker import Endings, Worker
 
 app = typer.Typer(no_args_is_help=True, help="Rollout workers.")
 
@@ -48,6 +54,7 @@ def run(
     ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Members that run at once.")] = 8,
     name: Annotated[str | None, typer.Option("--name", help="Name on the log (default: this host's).")] = None,
+    metrics_port: MetricsPort = None,
     as_json: AsJson = False,
 ) -> None:
     """Work until SIGTERM or Ctrl-C; what runs then is published as aborted, to be gone on with elsewhere."""
@@ -60,10 +67,17 @@ def run(
     sampler = engine_named(engine, settings.worker.engine) if engine else None
     reachable = with_broker(settings)
     note(f"worker of {settings.namespace}: taking seeds; SIGTERM or Ctrl-C ends it")
-    serve(
-        lambda stop: run_worker(reachable, made, sampler, concurrency=concurrency, name=name, stop=stop),
-        lambda endings: _print_endings(endings, as_json),
-    )
+    metrics, begun = Metrics(), list[Worker]()
+
+    def service(stop: asyncio.Event) -> Coroutine[Any, Any, Endings]:
+        how: dict[str, Any] = {"concurrency": concurrency, "name": name, "stop": stop}
+        working = run_worker(reachable, made, sampler, **how, on_start=begun.append)
+        return exposed(metrics_port, metrics, working, look)
+
+    def look() -> None:
+        tell_worker(metrics, next(iter(begun), None), concurrency)
+
+    serve(service, lambda endings: _print_endings(endings, as_json))
 
 
 def _print_endings(endings: Mapping[str, int], as_json: bool) -> None:

@@ -9,9 +9,12 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rolloutlog.cli.metrics_port import Metrics
+from rolloutlog.cli.pacing_metrics import tell_worker
 from rolloutlog.contract.errors import SettingsError, TopicMissing
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.rollouts import read_cancelled
@@ -26,7 +29,7 @@ from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.producers.producer import RolloutProducer
 from rolloutlog.producers.workers.environment import Dispatch, load
-from rolloutlog.producers.workers.rollout_worker import Endings, run_worker
+from rolloutlog.producers.workers.rollout_worker import Endings, Worker, WorkerLack, run_worker
 from tests.cases.rollouts import sound
 from tests.producers.log import emit, everything, seed_of, until
 from tests.producers.sums import Digits, Sums
@@ -293,6 +296,30 @@ def test_a_signal_leaves_no_seed_to_its_lease(
         assert [len(rollout.trajectory.token_ids) for rollout in rollouts].count(4) == concurrency
 
     asyncio.run(body())
+
+
+@pytest.mark.broker
+async def test_a_worker_tells_what_it_makes_and_why_it_takes_no_seed(settings: Settings) -> None:
+    """As `--metrics-port` serves it (design/commands#metrics)."""
+    begun, stop, told = list[Worker](), asyncio.Event(), Metrics()
+    how: dict[str, Any] = {"grace_s": 0.1, "stop": stop, "session_timeout_ms": SESSION_MS}
+    working = asyncio.create_task(run_worker(settings, Sums(), Digits(), concurrency=2, **how, on_start=begun.append))
+
+    def lacks(lack: WorkerLack) -> bool:
+        tell_worker(told, next(iter(begun), None), most=2)
+        return told.numbers["worker_lacks", lack] == 1
+
+    assert lacks(WorkerLack.WEIGHTS)
+    await until(lambda: lacks(WorkerLack.SEED))
+    await emit(settings, seed_of("brief", group_size=2), seed_of("long", group_size=2, task={"act": "wait"}))
+    await until(
+        lambda: lacks(WorkerLack.ROOM) and told.numbers.get(("worker_members_by_ending_total", "completed")) == 2
+    )
+    assert told.numbers["worker_members", ""] == told.numbers["worker_members_most", ""] == 2
+    stop.set()
+    assert await working == {"completed": 2, "aborted": 2}
+    tell_worker(told, begun[0], most=2)
+    assert told.numbers["worker_members_by_ending_total", "aborted"] == 2
 
 
 def test_what_has_no_method_to_make_rollouts_is_refused_before_it_takes_a_seed() -> None:
