@@ -311,10 +311,11 @@ async def test_a_worker_tells_what_it_makes_and_why_it_takes_no_seed(settings: S
 
     assert lacks(WorkerLack.WEIGHTS)
     await until(lambda: lacks(WorkerLack.SEED))
-    await emit(settings, seed_of("brief", group_size=2), seed_of("long", group_size=2, task={"act": "wait"}))
-    await until(
-        lambda: lacks(WorkerLack.ROOM) and told.numbers.get(("worker_members_by_ending_total", "completed")) == 2
-    )
+    await emit(settings, seed_of("brief", group_size=2))
+    await until(lambda: lacks(WorkerLack.SEED) and begun[0].endings["completed"] == 2)
+    await emit(settings, seed_of("long", group_size=2, task={"act": "wait"}))
+    await until(lambda: lacks(WorkerLack.ROOM))
+    assert told.numbers["worker_members_by_ending_total", "completed"] == 2
     assert told.numbers["worker_members", ""] == told.numbers["worker_members_most", ""] == 2
     stop.set()
     assert await working == {"completed": 2, "aborted": 2}
