@@ -67,7 +67,8 @@ def run(
     sampler = engine_named(engine, settings.worker.engine) if engine else None
     reachable = with_broker(settings)
     note(f"worker of {settings.namespace}: taking seeds; SIGTERM or Ctrl-C ends it")
-    metrics, begun = Metrics(), list[Worker]()
+    metrics = Metrics()
+    begun: list[Worker] = []
 
     def service(stop: asyncio.Event) -> Coroutine[Any, Any, Endings]:
         how: dict[str, Any] = {"concurrency": concurrency, "name": name, "stop": stop}
