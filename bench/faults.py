@@ -1,4 +1,5 @@
-"""`python -m bench.faults [--seed N] [--steps N]`: the demo's loop, whose processes and broker are killed at random.
+"""`python -m bench.faults [--seed N] [--every S] [--each N]`: the demo's loop, whose processes and broker are killed at
+random, until it has learned and each has been killed so often.
 
 Guarantees: a seed says who is killed in which order; kills are SIGKILL, also of the broker; the run goes on by its own
 supervisor; at the end the audit reads everything anew. Leases are short, since a dead worker's seeds wait for theirs.
@@ -18,7 +19,9 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +31,16 @@ from rich.table import Table
 from bench.learning.demo_run import demo_run
 from bench.learning.finished_tokens import finished_tokens
 from bench.learning.log_arms import replaced
+from bench.learning.recoveries import BROKER, recoveries, role_of
 from bench.report import machine
 from rolloutlog.broker import EmbeddedKafka
-from rolloutlog.cli.demonstration.live_demo import Target
+from rolloutlog.cli.demonstration.live_demo import LEARNED, Target
+from rolloutlog.cli.demonstration.loop_facts import LoopFacts
 from rolloutlog.contract.settings import Settings
 from rolloutlog.supervisor.live_run import Watched
 from rolloutlog.trainer.training.run_folder import RunFolder
 
-BROKER = "broker"
 KILLED = ("black", "tab:green", "tab:red", "tab:purple", "tab:brown")
-FIRST_S = 45.0
-"""Everything may start first."""
 CHANGES = {"[loop]\n": "[loop]\nrestarts = 1000\n", "[buffer]\n": "[buffer]\nlease_s = 10\n"}
 KEPT = ("trained", "baseline", "eval", "pending")
 """Terms of the audit whose tokens weren't thrown away: learned from, asked for as evals, or not decided at the end."""
@@ -47,11 +49,13 @@ LOST = ("no-row", "handle-missing")
 
 
 class Reaper:
-    """Kills one of the run's processes, or its broker, every so often. `kills`: when, since 1970, and whom."""
+    """Kills one of the run's processes, or its broker, every so often. `kills`: when, since 1970, and whom; `rounds`:
+    how often each was killed at least."""
 
     def __init__(self, broker: EmbeddedKafka, seed: int, every_s: float) -> None:
         self._broker, self._random, self._every_s = broker, random.Random(seed), every_s
         self.kills = list[tuple[float, str]]()
+        self.rounds = 0
         self._killing: asyncio.Task[None] | None = None
 
     def begin(self, watched: Watched) -> None:
@@ -59,7 +63,7 @@ class Reaper:
         self._killing = asyncio.create_task(self._kill(watched))
 
     async def _kill(self, watched: Watched) -> None:
-        await asyncio.sleep(FIRST_S)
+        await asyncio.sleep(self._every_s)  # everything may start first
         children = {child.service.name: child for child in watched.supervision.children}
         due = list[str]()
         while watched.supervision.running:
@@ -73,6 +77,26 @@ class Reaper:
                     os.kill(pid, signal.SIGKILL)
                     self.kills.append((time.time(), name))
             await asyncio.sleep(self._every_s)
+            self.rounds += not due
+
+
+@dataclass(slots=True)
+class Endured(Target):
+    """Once it has learned and each part was killed so often, and had time to come back. `learned`: after how many
+    seconds, steps and kills held-out tasks were answered well enough for the first time."""
+
+    reaper: Reaper = field(kw_only=True)
+    each: int = field(kw_only=True)
+    learned: dict[str, float] | None = None
+
+    def is_reached(self, facts: LoopFacts, rows: list[dict[str, Any]], seconds: float) -> bool:
+        """As a target says, but not before all were killed; when the time is over anyway."""
+        rounds = facts.whole_rounds
+        if self.learned is None and rounds and all(mean > LEARNED for mean in rounds[-1].means.values()):
+            self.learned = {"seconds": seconds, "step": rounds[-1].step, "kills": len(self.reaper.kills)}
+        if self.seconds is not None and seconds >= self.seconds:
+            return True
+        return self.reaper.rounds >= self.each and Target.is_reached(self, facts, rows, seconds)
 
 
 def main() -> None:
@@ -81,17 +105,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=None, help="end after so many train steps (default: once learned)")
     parser.add_argument("--seconds", type=float, default=1800.0)
-    parser.add_argument("--every", type=float, default=20.0, help="seconds between two kills")
+    parser.add_argument("--every", type=float, default=20.0, help="seconds before the first kill, and between two")
+    parser.add_argument(
+        "--each", type=int, default=2, help="end once each part was killed so often, and it has learned"
+    )
     parser.add_argument("--json", type=Path, default=Path("bench/faults.json"))
     parser.add_argument("--plot", type=Path, default=Path("bench/faults.png"))
     said = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder, "kafka"), fast_start=False) as broker:
         reaper = Reaper(broker, said.seed, said.every)
-        target = Target(said.steps, said.seconds)
+        target = Endured(said.steps, said.seconds, reaper=reaper, each=said.each)
         report, settings = demo_run(
             broker, Path(folder), target, change=partial(replaced, changes=CHANGES), onlook=reaper.begin
         )
-        found = summary(report, reaper.kills, settings)
+        found = summary(report, reaper.kills, settings) | {"learned": target.learned}
     said.json.write_text(json.dumps({"machine": machine(), "found": found, "report": report}, indent=1))
     Console().print(table(found))
     plot(found, said.plot)
@@ -116,9 +143,29 @@ def summary(report: dict[str, Any], kills: Sequence[tuple[float, str]], settings
         "masked": report["masked_share"],
         "tokens": asyncio.run(finished_tokens(settings)),
         "killed": [(at - began, name) for at, name in kills],
+        "away": away(asyncio.run(recoveries(settings, kills))),
+        "steps stood": stood([row["time"] for row in rows], kills),
         "trained": [(row["time"] - began, row["reward"]) for row in rows if row["reward"] is not None],
         "held out": held_out(report, {row["step"]: row["time"] - began for row in rows}),
     }
+
+
+def away(found: Sequence[tuple[str, float | None]]) -> dict[str, list[float | None]]:
+    """Seconds that each role was away after each kill."""
+    made = defaultdict[str, list[float | None]](list)
+    for name, seconds in found:
+        made[role_of(name)].append(None if seconds is None else round(seconds, 1))
+    return dict(made)
+
+
+def stood(steps: Sequence[float], kills: Sequence[tuple[float, str]]) -> dict[str, list[float]]:
+    """The longest time without a train step, by the role that was killed, from before each kill to the next one."""
+    made = defaultdict[str, list[float]](list)
+    ends = [*(at for at, _ in kills[1:]), steps[-1]]
+    for (at, name), end in zip(kills, ends, strict=False):
+        pauses = [later - step for step, later in pairwise(steps) if step < end and later > at]
+        made[role_of(name)].append(round(max(pauses, default=0.0), 1))
+    return dict(made)
 
 
 def thrown_away(found: Mapping[str, Any]) -> dict[str, int]:
@@ -131,7 +178,12 @@ def table(found: Mapping[str, Any]) -> Table:
     made, whole = Table("", "", show_header=False), sum(found["tokens"].values())
     made.add_row("killed", ", ".join(f"{name} {count}" for name, count in sorted(found["kills"].items())))
     made.add_row("held-out reward", " to ".join(f"{reward:.2f}" for reward in found["reward"]))
+    made.add_row(f"{LEARNED:g} reached", _learned(found["learned"]))
     made.add_row("train steps", f"{found['steps']} in {found['seconds']:.0f} s")
+    for role, seconds in found["away"].items():
+        made.add_row(
+            f"  {role} killed", f"wrote again after {_all(seconds)} s; no step for {_all(found['steps stood'][role])} s"
+        )
     made.add_row("rollouts", f"{found['produced']}, of which lost: {found['lost']}")
     made.add_row("groups trained twice", str(found["trained twice"]))
     made.add_row("audit", "holds" if found["audit"] else f"doesn't hold: {found['violations']}")
@@ -139,6 +191,16 @@ def table(found: Mapping[str, Any]) -> Table:
     for reason, tokens in found["tokens"].items():
         made.add_row(f"  {reason}", f"{tokens} ({tokens / whole:.1%})")
     return made
+
+
+def _learned(learned: Mapping[str, float] | None) -> str:
+    if learned is None:
+        return "no"
+    return f"yes, after {learned['seconds']:.0f} s, {learned['step']} steps and {learned['kills']} kills"
+
+
+def _all(seconds: Sequence[float | None]) -> str:
+    return ", ".join("-" if each is None else f"{each:.1f}" for each in seconds)
 
 
 def plot(found: Mapping[str, Any], path: Path) -> None:
@@ -176,11 +238,6 @@ def _kills(axes: Any, killed: Sequence[tuple[float, str]]) -> None:
         times = [at for at, name in killed if role_of(name) == role]
         style = {"color": KILLED[number % len(KILLED)], "lw": 1.2, "ls": ":"}
         axes.vlines(times, 0, 1.02, label=f"{role} killed", **style)
-
-
-def role_of(name: str) -> str:
-    """Role of a process by its name, such as worker of `worker-0`."""
-    return name.partition("-")[0]
 
 
 def held_out(report: Mapping[str, Any], times: Mapping[int, float]) -> dict[str, list[tuple[float, float]]]:

@@ -23,6 +23,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.policy.engine_options import torch_engine
 from rolloutlog.producers.policy_publisher import PolicyPublisher
 from rolloutlog.producers.workers.engine_table import engine_named
+from tests.cli.test_metrics_port import free_port, get
 from tests.live.shell import Shell
 from tests.policy.small import TOKENIZER, logprobs_of, saved
 from tests.producers.log import emit, everything, seed_of, until
@@ -38,7 +39,7 @@ ASK: dict[str, Any] = {"messages": [{"role": "user", "content": "abcd"}], "env":
 
 
 @asynccontextmanager
-async def worker(settings: Settings, folder: Path) -> AsyncGenerator[asyncio.subprocess.Process]:
+async def worker(settings: Settings, folder: Path, port: int) -> AsyncGenerator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *(
@@ -50,6 +51,8 @@ async def worker(settings: Settings, folder: Path) -> AsyncGenerator[asyncio.sub
             "reversal",
             "--engine",
             "torch",
+            "--metrics-port",
+            str(port),
         ),
         *("-n", settings.namespace, "-b", str(settings.bootstrap_servers)),
         cwd=folder,
@@ -91,10 +94,10 @@ def test_a_worker_samples_with_what_was_published_last(kafka_broker: EmbeddedKaf
     shell = Shell(kafka_broker, tmp_path, CONFIG)
     shell.run("topics", "create")
     settings = shell.settings
-    weights = {seed: saved(tmp_path, seed) for seed in (0, 1, 2)}
+    weights, port = {seed: saved(tmp_path, seed) for seed in (0, 1, 2)}, free_port()
 
     async def body() -> None:
-        async with worker(settings, tmp_path) as process:
+        async with worker(settings, tmp_path, port) as process:
             await emit(settings, seed_of("first", **ASK))
             async with PolicyPublisher(settings, uri=weights[0].uri, digest=weights[0].digest) as policies:
                 assert await by_policy(settings, at_least=2) == {"first": {Policy(0, 0)}}
@@ -112,6 +115,8 @@ def test_a_worker_samples_with_what_was_published_last(kafka_broker: EmbeddedKaf
                 await asyncio.sleep(1)
                 await emit(settings, seed_of("fifth", **ASK))
                 assert (await by_policy(settings, at_least=10))["fifth"] == {Policy(1, 1)}
+            told = await asyncio.to_thread(get, port)
+            assert 'rolloutlog_worker_members_by_ending_total{by="completed"} 10\n' in told
         assert process.returncode == 0
 
     asyncio.run(body())
