@@ -145,15 +145,15 @@ def _in_a_round() -> Iterable[Figure]:
 
 def _chunk(number: int) -> bytes:
     names = (hashlib.blake2b(f"{number}.{n}".encode(), digest_size=ID_BYTES).digest() for n in range(CHUNK))
-    return encode(ChunkRow(number, None, b"".join(names), number + 1))
+    return encode(ChunkRow(number, number - 1 if number else None, b"".join(names), number + 1))
 
 
 def _recall(chunks: Sequence[bytes]) -> Fold:
     restoring = RowRestoring(Fold.empty(0, SETTINGS))
-    for at, value in enumerate(reversed(chunks)):
+    for value in reversed(chunks):
         chunk = decode(value)
         if isinstance(chunk, ChunkRow):
-            restoring.recall_chunk(chunk, at)
+            restoring.recall_chunk(chunk, chunk.number)
     return restoring.fold
 
 

@@ -28,7 +28,11 @@ def restore(shard: Shard, rows: Iterable[Placed]) -> None:
 
 def recall_chunk(shard: Shard, event: Event) -> int | None:
     """Take a chunk of ended groups; where the one before lies. Raises IndexMismatch."""
-    return shard.recall_chunk(chunk_row(event), event.offset)
+    try:
+        return shard.recall_chunk(chunk_row(event), event.offset)
+    except Rejected as error:
+        place = f"rollout-index/{shard.fold.partition}/{event.offset}"
+        raise IndexMismatch(f"{place} contradicts the chunks behind it: {error}") from error
 
 
 async def restore_all(shard: Shard, index: Index) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from rolloutlog.buffer.index.rows import ChunkRow, EndedRow
 from rolloutlog.contract.ids import ended_id
+from rolloutlog.contract.vocabulary import RejectReason
+from rolloutlog.contract.wire.rejection import Rejected
 
 CHUNK = 2048
 """Ids of a chunk: 32 KiB, so a row of it fits wherever rows fit."""
@@ -64,11 +66,16 @@ class EndedChunks:
             self.partial.pop(name, None)
 
     def recall(self, row: ChunkRow, offset: int) -> int | None:
-        """A chunk that was read before the rows, newest first; where the next one to read lies."""
+        """A chunk that was read before the rows, newest first; where the next one to read lies. Raises Rejected for
+        one that names a later one, or none where there are more."""
         if self.newest is None:
             self.newest = offset
         self.known = {row.number: row, **self.known}
-        return None if len(self.known) >= next(reversed(self.known.values())).count else row.before
+        if len(self.known) >= (count := next(reversed(self.known.values())).count):
+            return None
+        if row.before is None or row.before >= offset:
+            raise Rejected(RejectReason.SHAPE, f"chunk {row.number} of {count} doesn't lead to the others")
+        return row.before
 
     @property
     def needed(self) -> int | None:

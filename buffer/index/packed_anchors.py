@@ -1,11 +1,12 @@
 """Anchors as they lie in a rollout's row: packed, since most rows are never drawn from.
 
-Guarantees: what is unpacked is what was packed, by kind and in its order; `check_packed` refuses what `unpack` couldn't
-read. Leaves out: finding anchors (`rolloutlog.buffer.derivations`).
+Guarantees: what is unpacked is what was packed, by kind and in its order; what no shard packs is a ValueError, whoever
+reads it first. Leaves out: finding anchors (`rolloutlog.buffer.derivations`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated
@@ -16,8 +17,7 @@ from msgspec import Meta
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.contract.vocabulary import WORD
 
-_Kind = Annotated[str, Meta(pattern=WORD)]
-_Places = dict[_Kind, list[Annotated[int, Meta(ge=0, le=2**31 - 1)]]]
+_Places = dict[str, list[Annotated[int, Meta(ge=0, le=2**31 - 1)]]]
 """Of each kind node and tokens, again and again."""
 NUMBERS = 2
 """Of one place."""
@@ -35,8 +35,21 @@ def pack(anchors: Iterable[AnchorPoint]) -> bytes:
 
 @lru_cache(1)  # a row that is read is checked, then folded
 def places_of(packed: bytes) -> Mapping[str, Sequence[int]]:
-    """Of each kind node and tokens, again and again."""
-    return _DECODER.decode(packed) if packed else {}
+    """Of each kind node and tokens, again and again. Raises ValueError."""
+    if not packed:
+        return {}
+    places = _DECODER.decode(packed)
+    for kind, numbers in places.items():
+        _check_kind(kind)
+        if len(numbers) % NUMBERS or not numbers:
+            raise ValueError("an anchor of a row without its tokens")
+    return places
+
+
+@lru_cache(256)  # they are few, and looking costs more than all the rest
+def _check_kind(kind: str) -> None:
+    if re.search(WORD, kind) is None:
+        raise ValueError(f"anchors of the kind {kind!r}")
 
 
 def unpack(packed: bytes) -> list[AnchorPoint]:
@@ -47,9 +60,3 @@ def unpack(packed: bytes) -> list[AnchorPoint]:
         for kind, numbers in places.items()
         for node, tokens in zip(numbers[::2], numbers[1::2], strict=True)
     ]
-
-
-def check_packed(packed: bytes) -> None:
-    """Refuse what no shard packs. Raises ValueError."""
-    if packed and any(len(numbers) % NUMBERS or not numbers for numbers in places_of(packed).values()):
-        raise ValueError("an anchor of a row without its tokens")

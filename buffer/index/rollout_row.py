@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.index.index_row import Attempt, IndexRow, Member, Number, Place, Size, Text
-from rolloutlog.buffer.index.packed_anchors import check_packed, unpack
+from rolloutlog.buffer.index.packed_anchors import places_of, unpack
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.ids import attempt_id
@@ -107,4 +107,4 @@ class RolloutRow(IndexRow, frozen=True, kw_only=True, gc=False, tag=KEY):
             raise ValueError(f"a rollout is unfit for {self.unfit!r}, which is no reason")
         if (self.offset < 0) != bool(self.namespace):
             raise ValueError(f"a place of {self.offset} in {self.namespace!r}")
-        check_packed(self.packed)
+        places_of(self.packed)

@@ -80,9 +80,10 @@ def _packed(value: bytes) -> memoryview:
         return behind
     if code != SUMMED:
         raise ValueError(f"a row of kind {value[0] if value else 0} is unknown to this version")
-    if behind[:SUM_BYTES] != _sum_of(behind[SUM_BYTES:]):
+    said, packed = bytes(behind[:SUM_BYTES]), behind[SUM_BYTES:]
+    if said != _sum_of(packed):
         raise ValueError("a row of a round that isn't as it was written")
-    return behind[SUM_BYTES:]
+    return packed
 
 
 def _sum_of(packed: bytes | memoryview) -> bytes:

@@ -9,27 +9,29 @@ offset, group and reward, which are columns (`source_columns`), and how rows lie
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
-from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.index_row import Attempt, Member, Number
+from rolloutlog.buffer.index.rollout_row import DIGEST_BYTES, RolloutRow
 from rolloutlog.contract.policies import Policy
 
 
 class OwnFacts(NamedTuple):
     """What is a record's own."""
 
-    member: int
-    attempt: int
-    size: int
-    sha256: bytes
+    member: Member
+    attempt: Attempt
+    size: Number
+    sha256: Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
     oldest: Policy | None
     newest: Policy | None
     source: str | None
-    step: int | None
-    snapshots: tuple[int, ...] | None
+    step: Number | None
+    snapshots: tuple[Number, ...] | None
     packed: bytes
 
 
@@ -72,7 +74,7 @@ def packed_row(row: RolloutRow) -> bytes:
 
 
 def own_facts(packed: bytes | memoryview) -> OwnFacts:
-    """What was packed."""
+    """What was packed. Raises ValueError."""
     return _DECODER.decode(packed)
 
 

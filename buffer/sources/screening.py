@@ -8,7 +8,7 @@ Leaves out: the rules themselves (`selection`), and which candidate is drawn (`d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -100,7 +100,7 @@ class Screening:
         return screened.offer
 
     def _screened(self, kind: _Kind, places: Mapping[str, Sequence[int]], snapshots: Sequence[int] | None) -> _Screened:
-        names, lone = tuple(places), all(len(at) == NUMBERS for at in places.values())
+        names, lone = tuple(places), sum(map(len, places.values())) == NUMBERS * len(places)
         if snapshots is None and (known := kind.by_anchors.get((names, lone))) is not None:
             return known
         found = self._look(kind, places, snapshots)
@@ -132,6 +132,17 @@ class Screening:
             raise ValueError(f"counts of {len(counts)} derivations; there are {len(self._rules)}")
         kind = self._kind_of(like)
         return kind.offers.setdefault(counts, Offer.of(kind.like, counts))
+
+    def check(self, offers: Sequence[Offer], numbers: Iterable[int], tails: Iterable[bytes | memoryview]) -> None:
+        """Sources with those tails are of those offers, by their numbers. Raises ValueError."""
+        kinds = [self._kind_of(offer.like) for offer in offers]
+        for number, tail in zip(numbers, tails, strict=True):
+            own, offer = own_facts(tail), offers[number]
+            found = self._screened(kinds[number], places_of(own.packed), own.snapshots).offer
+            if found is None or found.counts != offer.counts:
+                raise ValueError(f"a source of {offer.size} candidates, of which its row has others")
+            if own.member >= offer.like.group_size:
+                raise ValueError(f"member {own.member} of {offer.like.group_size}")
 
     def _kind_of(self, row: RolloutRow) -> _Kind:
         facts = shared_facts(row)

@@ -1,8 +1,8 @@
 """Sources as columns in a row of the index, and back in bulk (design/buffer#rounds).
 
 Guarantees: what is taken in equals what was written down, but for what isn't in the fold; a column that doesn't fit the
-others is a ValueError, what a tail says is looked at when its source is. Leaves out: which sources a row has, and when
-(`rolloutlog.buffer.folding.rounds`).
+others, or a source that hasn't as many candidates as it says, is a ValueError. Leaves out: which sources a row has, and
+when (`rolloutlog.buffer.folding.rounds`).
 """
 
 from __future__ import annotations
@@ -132,6 +132,8 @@ class _Columns(NamedTuple):
             raise ValueError("tails of another length than said")
         if np.any(found.offsets[1:] <= found.offsets[:-1]):
             raise ValueError("sources that aren't in their order")
+        if np.any(found.rows < NOWHERE):
+            raise ValueError("rows that lie nowhere")
         if np.any(found.flags & ~np.uint8(DEAD | UNHEEDED | WATCHED)):
             raise ValueError("flags that no source has")
         if np.any(found.group_at >= len(row.groups)) or np.any(found.like_at >= len(row.likes)):
@@ -160,11 +162,13 @@ def take_in(pool: Pool, row: SourcesRow, oldest: int, names: Mapping[str, str], 
     first = int(np.searchsorted(every.offsets, oldest))
     if first < len(every.offsets):
         sources, columns = pool.sources, every.since(first)
+        offers = [pool.screening.offer_like(like, tuple(counts)) for like, counts in row.likes]
+        like_at = _numbers(columns.like_at)
+        pool.screening.check(offers, like_at, _tails(row, every, first))
         at = _extend(sources, row, columns, int(every.ends[first - 1]) if first else 0, names)
         for index in np.flatnonzero(columns.rows == NOWHERE).tolist():
             sources.placed(place := int(columns.offsets[index]), seen.get(place, NOWHERE))
-        offers = [pool.screening.offer_like(like, tuple(counts)) for like, counts in row.likes]
-        own = [offers[number] for number in _numbers(columns.like_at)]
+        own = [offers[number] for number in like_at]
         sources.offers.extend(own)
         sources.live.extend(_live(pool.screening, own, columns))
         pool.size += sum(offer.size for offer in own)
@@ -206,6 +210,12 @@ def _extend(sources: SourceTable, row: SourcesRow, columns: _Columns, start: int
         _array("q", columns.ends + (sources.tail_end - start)),
         row.tails[start:],
     )
+
+
+def _tails(row: SourcesRow, columns: _Columns, first: int) -> Iterator[memoryview]:
+    """Those of the sources from the first one on."""
+    tails, ends = memoryview(row.tails), [0, *columns.ends.tolist()]
+    return (tails[start:end] for start, end in pairwise(ends[first:]))
 
 
 def _numbers(column: NDArray[np.uint16]) -> list[int]:

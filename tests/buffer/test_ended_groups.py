@@ -11,13 +11,18 @@ import pytest
 from rolloutlog.buffer.group.ended_ids import LEAST_FRESH, EndedIds
 from rolloutlog.buffer.index.ended_chunks import CHUNK
 from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.row_codec import row_event
 from rolloutlog.buffer.index.rows import ChunkRow, EndedRow, SeedRow, StateRow
-from rolloutlog.contract.events.event import Outgoing
+from rolloutlog.buffer.shard.shard import Shard
+from rolloutlog.consumers.fold_rows import recall_chunk
+from rolloutlog.contract.errors import IndexMismatch
+from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
 from rolloutlog.contract.events.seeds import Seed, seed_event
 from rolloutlog.contract.ids import ended_id
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RunKind, SeedKind, Status
+from rolloutlog.contract.wire.headers import Headers
 from tests.buffer.events_by_hand import annotated, cancelled, final, fresh, rollout, taken
 from tests.buffer.partition_log import NOW, Owner, PartitionLog, group_id, needed_of, restored, settings_of
 
@@ -206,3 +211,13 @@ def test_a_shard_that_forgot_too_much_at_once_goes_on_without_new_events() -> No
     assert shard.flush()
     assert len(shard.shard.fold.groups.forgotten) == CHUNK + 5
     assert not shard.flush()
+
+
+@pytest.mark.parametrize(("before", "count"), [(7, 2), (8, 2), (None, 2)])
+def test_a_chunk_that_leads_nowhere_is_refused(before: int | None, count: int) -> None:
+    """Who followed it would read for ever, or miss ids."""
+    row = ChunkRow(1, before, ended_id("a"), count)
+    made = row_event(row, partition=0, source="/buffer/0", now=0)
+    event = Event(made.topic, 0, 7, 0, made.key, Headers(made.headers), made.value)
+    with pytest.raises(IndexMismatch, match=r"rollout-index/0/7 .* chunk 1 of 2 doesn't lead to the others"):
+        recall_chunk(Shard.empty(0, settings_of()), event)

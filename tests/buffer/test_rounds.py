@@ -262,8 +262,17 @@ def test_what_no_shard_writes_is_rejected(row: RoundKind) -> None:
         lambda row: replace(row, drawn=[Drawn(0, 9, [])]),
         lambda row: replace(row, drawn=[Drawn(0, 1, [(1, 1, False)])]),
         lambda row: replace(row, seeds=[(len(row.flags), 0)]),
+        lambda row: replace(row, likes=[(like, [count + 1]) for like, (count,) in row.likes]),
+        lambda row: replace(row, likes=[(like, [0]) for like, _ in row.likes]),
+        lambda row: replace(row, likes=[(replace(like, group_size=1, needed=1), counts) for like, counts in row.likes]),
+        lambda row: replace(row, lengths=(1).to_bytes(4, "little") + row.lengths[4:], tails=row.tails[:1]),
+        lambda row: replace(row, tails=bytes(len(row.tails))),
+        lambda row: replace(row, rows=(-2).to_bytes(8, "little", signed=True) * (len(row.rows) // 8)),
     ],
-    ids=["gone", "flag", "place", "told", "told-twice", "drawn", "none-left", "more-left", "candidate", "seed"],
+    ids=[
+        *("gone", "flag", "place", "told", "told-twice", "drawn", "none-left", "more-left", "candidate", "seed"),
+        *("count", "no-count", "member", "length", "tail", "row"),
+    ],
 )
 def test_what_fits_no_source_of_a_round_is_rejected(forge: Callable[[SourcesRow], SourcesRow]) -> None:
     """A damaged index is told by its place, and by no error of another kind later."""
