@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import groupby
 
 from rolloutlog.buffer.index.skip import Skip
 from rolloutlog.buffer.shard.rendering import Void
@@ -16,6 +17,7 @@ from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.consumers.fold_rows import recall_chunk, restore
 from rolloutlog.consumers.source_folding import begin, fold_portion
 from rolloutlog.contract.errors import NotFound, RunMismatch
+from rolloutlog.contract.events.body import is_claimed
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.validation import read_rollout
 from rolloutlog.contract.handles import Handle
@@ -97,10 +99,14 @@ class BufferShard:
         return await fold_portion(self.shard, self._source, now=moment.now)
 
     async def fold(self, events: Sequence[Event], moment: Moment) -> None:
-        """Fold events of the inputs."""
-        for event in events:
-            body = await resolve_body(event, self._blobs)
-            self.shard.read(event, body, now=moment.now, clock=moment.clock)
+        """Fold events of the inputs; claimed bodies are read one by one."""
+        for claimed, run in groupby(events, is_claimed):
+            if not claimed:
+                self.shard.read_all([*run], now=moment.now, clock=moment.clock)
+                continue
+            for event in run:
+                body = await resolve_body(event, self._blobs)
+                self.shard.read(event, body, now=moment.now, clock=moment.clock)
 
     async def flush(self, inputs: Inputs, moment: Moment) -> Sequence[Outgoing]:
         """What is to be written; renders what was drawn, reading the payloads that it needs first."""

@@ -35,9 +35,9 @@ class Conversation:
         "declared",
         "has_messages",
         "last_branch",
-        "launch_context",
         "messages",
         "parents",
+        "roles",
         "sampled",
     )
 
@@ -46,6 +46,8 @@ class Conversation:
         self.sampled = trajectory.sampled_nodes
         self.messages = trajectory.messages
         self.has_messages = None not in self.messages
+        self.roles = [None if message is None else cast("str", message["role"]) for message in self.messages]
+        """Role of each node's message; None for a node without one."""
         self.declared = DeclaredForest.of(trajectory)
         root = main_root(trajectory)
         self.branches = (
@@ -53,9 +55,6 @@ class Conversation:
             if self.declared is None
             else self.declared.main_branches
         )
-        ours = [node for path in self.branches for node in path if self.sampled[node]]
-        self.launch_context = graph.path_to(self.parents, self.parents[min(ours)]) if ours else []
-        """The unsampled prefix of the path to the main tree's first sampled node in creation order; else empty."""
         self.last_branch = max(self.branches, key=itemgetter(-1), default=list[int]())
         """Path from the main root to its leaf that was created last; empty without nodes (decisions/replay#69)."""
         self.context_tokens = _totals(trajectory, self.parents, self.messages)
@@ -70,10 +69,11 @@ class Conversation:
             known = trajectory.memo = cls(trajectory)
         return known
 
-    def role(self, node: int) -> str | None:
-        """Role of a node's message; None for a node without one."""
-        message = self.messages[node]
-        return None if message is None else cast("str", message["role"])
+    @property
+    def launch_context(self) -> list[int]:
+        """The unsampled prefix of the path to the main tree's first sampled node in creation order; else empty."""
+        ours = [node for path in self.branches for node in path if self.sampled[node]]
+        return graph.path_to(self.parents, self.parents[min(ours)]) if ours else []
 
     def first_sampled(self, path: Sequence[int]) -> int | None:
         """Position on the path of its first sampled node."""
@@ -111,7 +111,7 @@ def restarts(talk: Conversation) -> list[int]:
         fork = next((position for position, node in enumerate(path) if node not in seen), None)
         if seen and first is not None and fork is not None and 1 <= fork < first:
             prefix = path[:first]
-            if prefix != launch and all(talk.role(node) in PROMPTING for node in prefix):
+            if prefix != launch and all(talk.roles[node] in PROMPTING for node in prefix):
                 found.append(prefix[-1])
         seen.update(path)
     return sorted(set(found))
@@ -124,6 +124,8 @@ def tool_results(talk: Conversation) -> list[int]:
     turn, since ids repeat over a conversation. What the launch context holds isn't this rollout's own work and makes no
     anchor.
     """
+    if "tool" not in talk.roles:  # as in most
+        return []
     found = {node for path in talk.branches for node in _whole_turns(talk, path)}
     return sorted(found - set(talk.launch_context))
 
@@ -141,7 +143,7 @@ def _whole_turns(talk: Conversation, path: Sequence[int]) -> list[int]:
                 open_calls.remove(answered)
             else:
                 whole = False
-            run_ends = position + 1 == len(path) or talk.role(path[position + 1]) != "tool"
+            run_ends = position + 1 == len(path) or talk.roles[path[position + 1]] != "tool"
             if whole and not open_calls and run_ends:
                 found.append(node)
         else:
@@ -160,9 +162,9 @@ def finished(talk: Conversation) -> list[int]:
     if not talk.has_messages:
         return []
     path = _answered(talk, talk.last_branch)
-    while path and talk.role(path[-1]) == "user":
+    while path and talk.roles[path[-1]] == "user":
         path.pop()
-    return path if any(talk.sampled[node] and talk.role(node) == "assistant" for node in path) else []
+    return path if any(talk.sampled[node] and talk.roles[node] == "assistant" for node in path) else []
 
 
 def _answered(talk: Conversation, path: Sequence[int]) -> list[int]:

@@ -38,6 +38,8 @@ class DeclaredForest:
     @classmethod
     def of(cls, trajectory: Trajectory) -> DeclaredForest | None:
         """None where the harness declared nothing."""
+        if not any("semantic_parents" in facts for facts in trajectory.record["nodes"]):
+            return None
         edges = DeclaredEdges(trajectory)
         return cls(trajectory, edges) if edges else None
 

@@ -106,6 +106,11 @@ class Shard:
         self.folding.read(event, body, now=now, clock=clock)
         self.is_dirty = True
 
+    def read_all(self, events: Sequence[Event], *, now: int, clock: float) -> None:
+        """Fold events, each from the body that it carries."""
+        self.folding.read_all(events, now=now, clock=clock)
+        self.is_dirty |= bool(events)
+
     def read_source(self, event: Event, namespace: str, body: Resolved | None = None, *, now: int) -> None:
         """Fold one event of a source's `rollouts`; what is bad was told there (design/buffer#source)."""
         self.folding.read_source(event, namespace, body, now=now)

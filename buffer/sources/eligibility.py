@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import orjson
 
@@ -31,8 +31,7 @@ ALL = ""
 """In `faults`: whatever the derivation."""
 
 
-@dataclass(slots=True, frozen=True)
-class Eligibility:
+class Eligibility(NamedTuple):
     """`unfit` says why it is no source, whatever the settings; `faults` what made each derivation fail on it, by its
     type; `packed` are the anchors as they lie in its row, `snapshots` their nodes of which the state was kept, None
     where that of no node was."""
@@ -41,7 +40,7 @@ class Eligibility:
     container: bool = False
     packed: bytes = b""
     snapshots: tuple[int, ...] | None = None
-    faults: Mapping[str, str] = field(default_factory=dict[str, str])
+    faults: Mapping[str, str] = {}
 
 
 def eligibility_of(rollout: Rollout, types: Iterable[AnchorType] = OWN) -> Eligibility:
@@ -73,13 +72,17 @@ def _anchors(trajectory: Trajectory, types: Iterable[AnchorType]) -> tuple[list[
     for each in types:
         try:
             for point in each.anchors(trajectory):
-                found.setdefault(str(point.kind), deque(maxlen=MAX_ANCHORS)).append(point)
+                if (points := found.get(point.kind)) is None:
+                    points = found[str(point.kind)] = deque(maxlen=MAX_ANCHORS)
+                points.append(point)
         except MemoryError:
             raise  # of this process, not of the record: the next owner may have more
         except Exception as error:  # noqa: BLE001 - a hook may be anybody's, and raise what it likes
             faults[type_name(each.kind)] = fault_of(error)
     anchors = [point for points in found.values() for point in points]
-    for each in (each for each in types if each.tried):
+    for each in types:
+        if not each.tried:
+            continue
         try:
             each.check(anchors, trajectory.reward)
         except MemoryError:

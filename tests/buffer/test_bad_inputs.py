@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rolloutlog.buffer.shard.shard import Shard
 from rolloutlog.contract.events.body import Body, Resolved
@@ -57,6 +58,19 @@ def test_each_bad_record_becomes_a_dead_letter_and_its_slot_ends_as_the_table_sa
     assert ends == row.ends_for("buffer")
     for shard in shards.values():
         assert all(offset >= 0 for offset in shard.fold.next_offsets.values())
+
+
+def test_records_that_are_read_together_become_what_they_are_one_by_one() -> None:
+    events = [written.raw.event(6, 1) for row in BAD_INPUTS for written in row.records()]
+    ours = [replace(event, offset=at) for at, event in enumerate(events) if event.partition == events[0].partition]
+    alone, together = (Shard.empty(events[0].partition, SETTINGS) for _ in range(2))
+    for event in ours:
+        alone.read(event, now=NOW, clock=0.0)
+    together.read_all(ours, now=NOW, clock=0.0)
+    assert together.fold == alone.fold
+    said = [shard.flush(now=NOW, clock=0.0) for shard in (alone, together)]
+    assert said[0] == said[1]
+    assert {made.topic for made in said[0]} == {Topic.ROLLOUT_INDEX, Topic.DEAD_LETTERS}
 
 
 def test_a_dead_letter_carries_no_value() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.buffer.group.group import Group
@@ -204,7 +203,7 @@ async def test_what_cant_be_tried_again_is_told_and_left(log: Log) -> None:
     bare = derivation_rejected_event(
         Handle(1, 2), "boom", group="g", rollout="g.0", digest="0" * 64, derivation="d", **known
     )
-    seed = msgspec.structs.replace(gone, topic=Topic.SEEDS)
+    seed = replace(gone, topic=Topic.SEEDS)
     await log.write(rejected_event(gone, shape, **known), rejected_event(seed, shape, **known), line, bare)
     nan = annotated("n", reward=0.5)
     await log.write(replace(nan, value=b"[]", headers=[h for h in nan.headers if h[0] != Headers.digest.name]))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.claims import CLAIM
-from rolloutlog.contract.wire.headers import Headers
+from rolloutlog.contract.wire.headers import CONTENT_TYPE, Headers
 from rolloutlog.contract.wire.rejection import Rejected
 
 
@@ -34,6 +34,12 @@ class Body(NamedTuple):
         return cls(event.value, event.headers.require(Headers.content_type))
 
 
+def is_claimed(event: Event) -> bool:
+    """True if what an event carries stands for a body elsewhere, by its headers alone."""
+    return event.headers.raw.get(CONTENT_TYPE) == _CLAIM
+
+
+_CLAIM = CLAIM.encode()
 Resolved = Body | Rejected
 """A body, or why it can't be had."""
 

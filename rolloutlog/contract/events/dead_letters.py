@@ -8,9 +8,8 @@ alone. Leaves out: trying again (`dead-letters retry` reads the handle).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import orjson
+from msgspec.structs import replace
 
 from rolloutlog.contract.events.event import Event, Outgoing, outgoing
 from rolloutlog.contract.events.validation import Rejected, read_attributes, read_json

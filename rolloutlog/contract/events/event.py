@@ -8,7 +8,6 @@ Guarantees: every event that we write goes through `outgoing`, so its headers ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -47,8 +46,7 @@ class Event(Struct, frozen=True, gc=False):
         return Handle(self.partition, self.offset, len(self.value or b""))
 
 
-@dataclass(slots=True, frozen=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True, gc=False):
     """One record to write; `partition` None lets the key decide, `timestamp` None the broker's client."""
 
     topic: Topic

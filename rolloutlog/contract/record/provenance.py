@@ -12,8 +12,7 @@ from rolloutlog.contract.record import graph
 from rolloutlog.contract.record.slot import Slot
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import EventType, Grain, Status
-from rolloutlog.contract.wire.headers import FIELDS, Field, Headers
-from rolloutlog.contract.wire.rejection import HeaderError
+from rolloutlog.contract.wire.headers import FIELDS, Headers
 
 TYPE_OF = {
     Status.COMPLETED: EventType.ROLLOUT_COMPLETED,
@@ -49,22 +48,12 @@ def of_value(status: Status, trajectory: Trajectory, digest: str) -> dict[str, A
     }
 
 
-def _written(field: Field[Any], value: object) -> bytes | None:
-    """The header for a value; None where it has none."""
-    try:
-        return None if value is None else field.write(value)
-    except HeaderError:
-        return None
-
-
 def disagreement(headers: Headers, expected: dict[str, Any]) -> str | None:
-    """The first header that is there and says something else than the value; None if all agree."""
+    """The first header that is there and says something else than the value; None if all agree. Raises HeaderError."""
+    given = headers.raw.get
     for name, value in expected.items():
         field = FIELDS[name]
-        raw = headers.raw.get(field.name)
-        if raw is None or raw == _written(field, value):
-            continue
-        said = field.__get__(headers, Headers)
-        if said != value:
+        raw = given(field.name)
+        if raw is not None and (said := field.read(raw)) != value:
             return f"header {field.name} says {said}, the value says {value}"
     return None

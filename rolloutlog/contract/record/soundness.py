@@ -68,12 +68,12 @@ def _check_nodes(trajectory: Trajectory, table: Table) -> None:
 
 
 def _check_numbers(trajectory: Trajectory) -> None:
-    """Token ids and log-probs are what an engine can say. Counting costs half of what `all` or `max` do."""
+    """Token ids and log-probs are what an engine can say: the least and the greatest tell. `argmin` and `argmax` find
+    those, or the first NaN, in two thirds of the time that `min` and `max` take."""
     ids, logprobs = trajectory.token_ids, trajectory.logprobs
-    if np.count_nonzero(ids < 0):
+    if len(ids) and ids[ids.argmin()] < 0:
         raise Rejected(RejectReason.TOKEN_IDS, f"token id {ids.min()} is below 0")
-    fits = np.count_nonzero(logprobs <= ROUNDING)
-    if fits < len(logprobs) or np.count_nonzero(np.isfinite(logprobs)) < fits:
+    if len(logprobs) and not (logprobs[logprobs.argmax()] <= ROUNDING and logprobs[logprobs.argmin()] > -np.inf):
         bad = logprobs[~(np.isfinite(logprobs) & (logprobs <= ROUNDING))]
         raise Rejected(RejectReason.LOGPROBS, f"a log-prob is a finite number up to 0, not {bad[0]}")
 

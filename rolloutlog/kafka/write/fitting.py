@@ -7,7 +7,7 @@ RecordTooLarge is raised. Leaves out: the store (`blobs`).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rolloutlog.contract.errors import RecordTooLarge
 from rolloutlog.contract.events.event import Outgoing
