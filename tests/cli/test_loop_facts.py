@@ -16,7 +16,7 @@ from rolloutlog.cli.demonstration.loop_facts import LoopFacts
 from rolloutlog.cli.demonstration.loop_screen import curve, loop_screen, masked_share, one_line
 from rolloutlog.contract.events.event import Event, Outgoing, rollout_event
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
-from rolloutlog.contract.events.seeds import Fresh, Seed, Source, seed_event
+from rolloutlog.contract.events.seeds import Ask, Fresh, Seed, Source, seed_event
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.vocabulary import DropReason, RunKind, SeedKind
 from rolloutlog.contract.wire.headers import Headers
@@ -41,11 +41,11 @@ def round_of(number: int, env: str, step: int) -> Seed:
     return seed(f"{env}-{number}", env=env, run_kind=RunKind.EVAL, fresh=fresh, dispatch_step=step)
 
 
-def rollouts(of: Seed, *rewards: float) -> list[Event]:
+def rollouts(of: Seed, *rewards: float, attempt: int = 1) -> list[Event]:
     made = [
         Rollout.flat(
             prompt_ids=[1], response_ids=[2], logprobs=[-0.5], versions=0, reward=reward, group=of.group,
-            member=member, group_size=2,
+            member=member, group_size=2, attempt=attempt,
             slot={"seed_kind": of.kind, "env": of.env, "kind": of.run_kind, "origin_seed": of.id, "origin_offset": 0},
         )
         for member, reward in enumerate(rewards)
@@ -108,6 +108,23 @@ def test_a_round_is_whole_when_every_environment_has_all_its_answers() -> None:
     assert facts_of(events).whole_rounds == []
     assert facts_of([*events, asked(other), *rollouts(other, 1)]).whole_rounds == []
     assert len(facts_of([*events, asked(other), *rollouts(other, 1, 0)]).whole_rounds) == 1
+
+
+def test_a_member_of_a_round_that_is_asked_again_counts_once_and_in_its_round() -> None:
+    """As after a worker was killed: its seed has no place among the tasks."""
+    first, other = (round_of(1, env, 6) for env in sorted(ENVS))
+    again = seed(
+        first.group,
+        SeedKind.REROLL,
+        first.env,
+        run_kind=RunKind.EVAL,
+        dispatch_step=9,
+        asks=(Ask(member=0, attempt=2),),
+    )
+    events = [asked(first), asked(other), *rollouts(other, 1, 1), asked(again), *rollouts(first, 0)]
+    assert facts_of([*events, *rollouts(first, 0.5, attempt=2)]).whole_rounds == [], "the same member twice"
+    (one,) = facts_of([*events, *rollouts(first, 0, 0.5, attempt=2)]).whole_rounds
+    assert (one.step, one.means) == (5, {first.env: 0.25, other.env: 1.0})
 
 
 @pytest.mark.parametrize(

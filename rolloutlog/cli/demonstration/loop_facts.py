@@ -33,12 +33,13 @@ class EvalRound:
 
     step: int = 0
     asked: Counter[str] = field(default_factory=Counter[str])
-    rewards: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    rewards: dict[str, dict[str | None, float]] = field(default_factory=lambda: defaultdict(dict))
+    """By environment and rollout: one that was asked again may be answered twice."""
 
     @property
     def means(self) -> dict[str, float]:
         """Mean reward by environment."""
-        return {env: fmean(rewards) for env, rewards in sorted(self.rewards.items()) if rewards}
+        return {env: fmean(rewards.values()) for env, rewards in sorted(self.rewards.items()) if rewards}
 
     @property
     def mean(self) -> float:
@@ -109,11 +110,14 @@ class LoopFacts:
 
     def _seed(self, event: Event) -> None:
         headers, group = event.headers, event.headers.group or ""
+        if headers.seed_kind in OF_MEMBERS:  # of a group that was asked for before
+            self.seeds[headers.seed_kind or ""] += 1
+            return
         if is_eval := headers.kind is RunKind.EVAL:
             self.seeds["eval"] += 1
         else:
             self.seeds[headers.seed_kind or "none"] += 1
-            self._opened |= set() if headers.seed_kind in OF_MEMBERS else {group}
+            self._opened.add(group)
         if is_eval or headers.seed_kind == SeedKind.JUDGE:
             self._awaited[group] = seed = Seed.of(event)
             if is_eval:
@@ -140,7 +144,7 @@ class LoopFacts:
         """A rollout of an eval or of a judge."""
         reward = headers.reward or 0.0
         if seed.run_kind is RunKind.EVAL:
-            self._round(seed).rewards[seed.env].append(reward)
+            self._round(seed).rewards[seed.env].setdefault(headers.rollout, reward)
         elif seed.source is not None and seed.source.reward is not None:
             self.judged[seed.source.reward > SOLVED].append(reward)
 
