@@ -254,6 +254,13 @@ class ServiceFailed(RolloutlogError):
     default_hint = "its log says why; `rolloutlog run` goes on from there once it is mended"
 
 
+class ReaderFailed(RolloutlogError):
+    """Processes that read the log for this one died again and again, before they had read anything."""
+
+    exit_code = 4
+    default_hint = "what they printed says why; with `trainer.readers` 0 this process reads the log itself"
+
+
 class FilterFailed(RolloutlogError):
     """A filter of groups raised an exception of its own; the message names filter and group."""
 

@@ -29,8 +29,9 @@ from rolloutlog.contract.numbers import deal
 from rolloutlog.contract.section import LONGEST_S, MOST, MOST_BYTES, Section
 from rolloutlog.contract.staleness_settings import Staleness
 
-OWN = ("buffer_bytes", "buffer_groups", "starve_s", "write_s")
+OWN = ("buffer_bytes", "buffer_groups", "readers", "starve_s", "write_s")
 """Of each process alone: they change nothing that is trained."""
+MOST_READERS = 64
 
 
 class TrainerSettings(Section):
@@ -67,6 +68,8 @@ class TrainerSettings(Section):
     """Payload bytes of pending groups before partitions are paused."""
     buffer_groups: int = Field(default=4096, ge=1, le=MOST)
     """Pending groups before partitions are paused."""
+    readers: int = Field(default=0, ge=0, le=MOST_READERS)
+    """Processes that read `rollouts` for the trainer's own, each some of its partitions; 0: it reads them itself."""
     starve_s: float = Field(default=300.0, gt=0, le=LONGEST_S)
     """Without a whole group for so long, the trainer stops and says who is late."""
     write_s: float = Field(default=60.0, gt=0, le=LONGEST_S)

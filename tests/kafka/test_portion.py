@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.kafka.read.tail import FIRST, GROWTH, MOST, Portion
+from rolloutlog.kafka.read.consumer_fetcher import FIRST, GROWTH, MOST, Portion
 
 BUDGET = 32 << 20
 

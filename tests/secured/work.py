@@ -216,10 +216,10 @@ async def buffer(settings: Settings, admin: Settings) -> None:
 
 
 async def train(settings: Settings, admin: Settings) -> None:
-    """Train what is whole, reject what no policy sampled, publish weights."""
+    """Train what is whole, reject what no policy sampled, publish weights; another process reads the rollouts."""
     if settings is not admin:
         await _group(admin, "now")
-        changed = settings.trainer.model_copy(update={"min_survivors": 1})
+        changed = settings.trainer.model_copy(update={"min_survivors": 1, "readers": 1})
         settings = settings.model_copy(update={"trainer": changed})  # which it writes down as it starts
     async with GroupStream(settings) as stream:
         async for batch in stream.batches(drain=True):

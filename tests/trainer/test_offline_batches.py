@@ -41,14 +41,19 @@ def packed(log: Log, pause_s: float) -> list[tuple[bytes, ...]]:
 
 
 def test_two_runs_over_one_source_give_the_same_bytes(log: Log) -> None:
-    """Also where the source is larger than what is held at once, so that what was read first decides who comes."""
+    """Also where the source is larger than what is held at once, so that what was read first decides who comes; and
+    whoever reads it."""
     torch.set_num_threads(1)
     asyncio.run(log.publish(*(Policy(0, v) for v in range(6))))
     made = [rollout(m, [i % 4, 4 + m % 2], group=id_of(i)) for i in range(90) for m in range(2)]
     asyncio.run(log.write(*made))
     runs = []
-    for order, pause_s in (("arrival", 0.0), ("arrival", 0.1), ("shuffled", 0.1), ("shuffled", 0.0)):
-        mine = asyncio.run(offline(log, batch_groups=8, buffer_groups=12, order=order, max_passes=2, staleness=ANY))
+    for order, pause_s, readers in (
+        ("arrival", 0.0, 0), ("arrival", 0.1, 1), ("shuffled", 0.1, 2), ("shuffled", 0.0, 0)
+    ):  # fmt: skip
+        mine = asyncio.run(
+            offline(log, batch_groups=8, buffer_groups=12, order=order, max_passes=2, staleness=ANY, readers=readers)
+        )
         runs.append(packed(mine, pause_s))
     assert len(runs[0]) > 2 * 2 * 11
     assert runs[0] == runs[1]

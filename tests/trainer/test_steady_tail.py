@@ -37,7 +37,7 @@ def in_turns(known: dict[int, list[int]]) -> Seen:
 
 
 async def test_the_order_depends_on_offsets_alone(log: Log) -> None:
-    """However little a fetch brings, and once more after `rewind`; nothing outside the ranges comes."""
+    """However little a fetch brings, whoever reads, and once more after `rewind`; nothing outside the ranges comes."""
     await log.write(*(rollout(0, group=id_of(i)) for i in range(700)))
     offsets = dict[int, list[int]]()
     for event in await log.read(Topic.ROLLOUTS):
@@ -49,8 +49,8 @@ async def test_the_order_depends_on_offsets_alone(log: Log) -> None:
     assert not kept[2]
     places = {(Topic.ROLLOUTS, number): start for number, start in starts.items()}
     ends = {(Topic.ROLLOUTS, number): stop for number, stop in stops.items()}
-    for fetch_bytes in (1 << 12, 32 << 20):
-        async with SteadyTail(log.connection, places, ends, fetch_bytes=fetch_bytes) as tail:
+    for fetch_bytes, readers in ((1 << 12, 0), (32 << 20, 0), (1 << 12, 2)):
+        async with SteadyTail(log.connection, places, ends, fetch_bytes=fetch_bytes, readers=readers) as tail:
             assert await read(tail, stops) == in_turns(kept)
             tail.rewind(places)
             assert await read(tail, stops) == in_turns(kept)

@@ -38,7 +38,8 @@ partitions than its own, since a client has one at a time, so this bounds how la
 @dataclass(slots=True)
 class RolloutLog:
     """`connection` reads `rollouts`, whose ends are `known`, and `policies` sampled them. `source` is what was declared
-    where they aren't the run's own; `drawn_at` is where its trainer drew each group, by partition."""
+    where they aren't the run's own; `drawn_at` is where its trainer drew each group, by partition. `readers`
+    are processes that read it (design/trainer#readers)."""
 
     connection: Connection
     policies: PolicyLog
@@ -46,6 +47,7 @@ class RolloutLog:
     blobs: BlobStore | None
     source: DeclaredSource | None = None
     drawn_at: Mapping[int, DrawOffsets] = field(default_factory=dict[int, DrawOffsets])
+    readers: int = 0
 
     @property
     def offline(self) -> bool:
@@ -71,9 +73,13 @@ class RolloutLog:
         """Reads it from these offsets on."""
         places = {(Topic.ROLLOUTS, number): start for number, start in starts.items()}
         if (stops := self.stops) is None:
-            return Tail(self.connection, places, known=self.known, fetch_wait_ms=FETCH_WAIT_MS)
+            return Tail(self.connection, places, known=self.known, fetch_wait_ms=FETCH_WAIT_MS, readers=self.readers)
         return SteadyTail(
-            self.connection, places, {(Topic.ROLLOUTS, number): stops[number] for number in starts}, known=self.known
+            self.connection,
+            places,
+            {(Topic.ROLLOUTS, number): stops[number] for number in starts},
+            known=self.known,
+            readers=self.readers,
         )
 
 
@@ -87,11 +93,14 @@ async def open_rollout_log(
     source = source_of(connection, run, patience_s=patience_s) if declared else None
     if declared is None or source is None:
         blobs = store_of(settings, patience_s=patience_s)
-        return RolloutLog(connection, policies, await ends(connection, [Topic.ROLLOUTS]), blobs)
+        known = await ends(connection, [Topic.ROLLOUTS])
+        return RolloutLog(connection, policies, known, blobs, readers=settings.trainer.readers)
     known = await source_ends(source.connection, declared)
     theirs = await stack.enter_async_context(PolicyLog(source.connection))
     drawn_at = await _drawn_at(source.connection, theirs.history, declared.partitions)
-    return RolloutLog(source.connection, theirs, known, source.blobs, declared, drawn_at)
+    return RolloutLog(
+        source.connection, theirs, known, source.blobs, declared, drawn_at, readers=settings.trainer.readers
+    )
 
 
 async def _drawn_at(connection: Connection, history: History, partitions: int) -> dict[int, DrawOffsets]:

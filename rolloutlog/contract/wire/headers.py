@@ -241,6 +241,13 @@ class Headers:
         """Some headers by name; None is one that isn't there."""
         return cls((name, text) for name, text in raw.items() if text is not None)
 
+    @classmethod
+    def sorted_out(cls, raw: dict[str, bytes]) -> Headers:
+        """All headers by name, as `raw` had them once."""
+        made = cls(())
+        made.raw = raw
+        return made
+
     def require(self, field: Field[T]) -> T:
         """The value of a header that must be there; raises HeaderError(header-missing)."""
         raw = self.raw.get(field.name)

@@ -28,7 +28,7 @@ from rolloutlog.kafka.client.addresses import checked_addresses
 from rolloutlog.kafka.client.handshake import diagnose
 from rolloutlog.kafka.client.inner_parts import addresses_of, close_at_once
 from rolloutlog.kafka.client.metadata import TopicMetadata, fetch_metadata
-from rolloutlog.kafka.client.properties import Security, read_properties, security_of
+from rolloutlog.kafka.client.properties import Properties, Security, read_properties, security_of
 from rolloutlog.kafka.client.quiet import quiet_clients, silenced
 
 CLIENT_ID = "rolloutlog"
@@ -58,6 +58,8 @@ class Connection:
     partitions: int | None = None
     role: Role | None = None
     """Who we are on the log, which an error about missing rights names."""
+    properties: Properties = field(default_factory=dict[str, str], repr=False)
+    """What `security` was made of, for a process that is told it."""
 
     @property
     def max_record_bytes(self) -> int:
@@ -168,7 +170,8 @@ def connection_of(settings: Settings) -> Connection:
     if not servers:
         raise BrokerUnreachable("no bootstrap servers are set")
     names, limit = Names(settings.namespace), settings.topics.max_message_bytes
-    return Connection(checked_addresses(servers), names, security_of(properties), limit)
+    security = security_of(properties)
+    return Connection(checked_addresses(servers), names, security, limit, properties=properties)
 
 
 async def connect(settings: Settings, role: Role | None = None, topics: Sequence[Topic] | None = None) -> Connection:

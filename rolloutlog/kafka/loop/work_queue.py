@@ -24,8 +24,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import startup_error, stop_client, typed_error
 from rolloutlog.kafka.loop.presence import Presence
+from rolloutlog.kafka.read.consumer_fetcher import event_of
 from rolloutlog.kafka.read.lenient import fetch_leniently
-from rolloutlog.kafka.read.tail import event_of
 
 POLL_MS = 500
 SESSION_MS = 10_000

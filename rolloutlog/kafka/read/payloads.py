@@ -25,8 +25,8 @@ from rolloutlog.kafka.client.backoff import retried
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import typed_error
 from rolloutlog.kafka.client.inner_parts import fetch_once, fetch_plainly
+from rolloutlog.kafka.read.consumer_fetcher import event_of
 from rolloutlog.kafka.read.leaders import Leaders
-from rolloutlog.kafka.read.tail import event_of
 
 CACHE_BYTES = 64 << 20
 FETCH_BYTES = 1 << 20

@@ -14,12 +14,11 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.ends import Ends
+from rolloutlog.kafka.read.fetcher import Place
 from rolloutlog.kafka.read.tail import POLL_MS, Tail
 
 TURN = 64
 MOST_WAITING = 16 * TURN
-
-Place = tuple[Topic, int]
 
 
 class SteadyTail(Tail):
@@ -27,9 +26,9 @@ class SteadyTail(Tail):
 
     def __init__(
         self, connection: Connection, starts: Mapping[Place, int], stops: Mapping[Place, int], *,
-        fetch_bytes: int = 32 << 20, known: Mapping[Place, Ends] | None = None,
+        fetch_bytes: int = 32 << 20, known: Mapping[Place, Ends] | None = None, readers: int = 0,
     ) -> None:  # fmt: skip
-        super().__init__(connection, starts, fetch_bytes=fetch_bytes, known=known)
+        super().__init__(connection, starts, fetch_bytes=fetch_bytes, known=known, readers=readers)
         self._stops = dict(stops)
         self._waiting: dict[Place, deque[Event]] = {place: deque() for place in sorted(stops)}
         self._come: dict[Place, int] = dict(starts)
