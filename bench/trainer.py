@@ -1,10 +1,11 @@
 """From the log to packed tensors, as a training loop gets them, beside a bare consumer of the same records.
 
 Guarantees: groups are 8 members of 1,024 sampled tokens, no two alike, as `Rollout.flat` makes them; *ours* is the loop
-of the README, whose packs are made in the training thread while the next batch is drawn in another. Both read the same
-log of one broker, one right after the other, and a ratio is the median over rounds; each round has a log of its own,
-since a trained group isn't drawn again. Stages are CPU time of a loop that does one thing after the other, all of its
-threads together. Leaves out: a network, and training; the broker shares the machine.
+of the README, whose packs are made in the training thread while the next batch is drawn in another, with readers or
+without; CPU is that of the trainer's process. All read such a log of one broker, one right after the other, and a ratio
+is the median over rounds; each has a log of its own, since a trained group isn't drawn again. Stages are CPU time of a
+loop without readers that does one thing after the other, all of its threads together. Leaves out: a network, and
+training; the broker shares the machine.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ STAGES: tuple[Point, ...] = (
     (tensors.PackedBatch, "of", "pack"),
 )
 READING = ("fetch", "digest", "decode, validate")
-"""Stages that need nothing but a partition and its records: `bench.reader_processes` says what several processes do."""
+"""Stages that need nothing but a partition and its records; with readers `fetch` is done in other processes."""
+READERS = (0, 1, 2)
 
 
 @dataclass(slots=True)
@@ -92,21 +94,25 @@ def measure() -> Iterable[Figure]:
 
 
 def _rates(servers: str) -> Iterator[Figure]:
-    theirs, mine = list[Took](), list[Took]()
+    theirs, mine = list[Took](), {readers: list[Took]() for readers in READERS}
     for number in range(ROUNDS + 1):
-        settings = settings_of(servers, f"round-{number}")
-        connection = asyncio.run(filled(settings, GROUPS))
-        both = _took(lambda c=connection: asyncio.run(bare(c, GROUPS * MEMBERS))), _ours(settings, GROUPS)
-        if number:  # the first round warms up
-            theirs.append(both[0])
-            mine.append(both[1])
+        for readers in READERS:
+            settings = settings_of(servers, f"round-{number}-{readers}")
+            connection = asyncio.run(filled(settings, GROUPS))
+            if not readers:
+                theirs.append(_took(lambda c=connection: asyncio.run(bare(c, GROUPS * MEMBERS))))
+            mine[readers].append(_ours(settings_of(servers, settings.namespace, readers=readers), GROUPS))
+    del theirs[0]  # the first round warms up
     yield Figure(bench=NAME, name=BARE, value=GROUPS / median(took.wall for took in theirs), unit="groups/s")
-    for name, of in (("", _wall), (", by CPU", _cpu)):
-        ratio = median(of(bare) / of(own) for bare, own in zip(theirs, mine, strict=True))
-        yield Figure(
-            bench=NAME, name=OURS + name, value=GROUPS / median(map(of, mine)), unit="groups/s",
-            target="" if name else ">= 1000 on two quiet cores, >= 0.4", ratio=ratio, against=BARE + name,
-        )  # fmt: skip
+    for readers, (_, *took) in mine.items():
+        for name, of in (("", _wall), (", by CPU", _cpu)):
+            ratio = median(of(bare) / of(own) for bare, own in zip(theirs, took, strict=True))
+            target = ">= 1000 on two quiet cores, >= 0.4" if not readers and not name else ""
+            yield Figure(
+                bench=NAME, name=OURS + f", {readers} readers" * (readers > 0) + name,
+                value=GROUPS / median(map(of, took)), unit="groups/s", target=target, ratio=ratio,
+                against=BARE + name,
+            )  # fmt: skip
 
 
 def _wall(took: Took) -> float:
