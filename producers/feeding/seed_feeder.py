@@ -24,7 +24,7 @@ from typing import Self
 
 from rolloutlog.contract.errors import NotOpen
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.events.group_events import GroupFinal, read_group_event
+from rolloutlog.contract.events.group_events import GroupFinal, is_chunk, read_group_event
 from rolloutlog.contract.events.policy_versions import PublishedPolicy, fold
 from rolloutlog.contract.events.run import cursor_moved
 from rolloutlog.contract.events.seeds import Seed, seed_event
@@ -219,6 +219,8 @@ class SeedFeeder:
             return
         if event.topic is Topic.GROUP_EVENTS:
             self._groups.events[event.partition] = event.offset + 1
+        if is_chunk(event):  # of groups whose ends were read
+            return
         try:
             kind = read_headers(event, self._opened().partitions)
             if kind is EventType.SEED_EMITTED:

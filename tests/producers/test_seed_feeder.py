@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rolloutlog.contract.errors import Fenced, PathUnusable, SettingsError
-from rolloutlog.contract.events.group_events import GroupFinal, final_event
+from rolloutlog.contract.events.group_events import GroupFinal, ended_event, final_event
 from rolloutlog.contract.events.run import cursor_moved
 from rolloutlog.contract.events.seeds import Seed
 from rolloutlog.contract.service_settings.loop_settings import LoopSettings
@@ -141,11 +141,14 @@ async def test_why_nothing_is_fed_is_a_line_and_so_is_a_change_of_it(
         await until(lambda: _is_said(caplog, "2 of 4 fresh groups are open, 2 of 2 of this feeder"))
         await end(run, first)
         rest = (await wait_for(run, 4))[2:]
+        async with Writer(connection_of(run)) as writer:  # as a trainer does of every 2,048 ended groups
+            await writer.send(ended_event([b"0" * 16], None, timeline=0, step=1, source="/test", now=1, partition=0))
         await end(run, rest[:1])
         await until(lambda: _is_said(caplog, "the data has ended; 1 of its groups haven't"))
         await end(run, rest[1:])
         assert await feeding == 4
         assert feeder.lack is FeedLack.NO_TASK
+    assert not [said for said in caplog.messages if "can't be read" in said]
     work = LoopWork(run.model_copy(update={"loop": LoopSettings(epochs=1)}), None, {"feeder-0": "sums"})
     assert await work.has_done(Service("feeder-0", ServiceRole.FEEDER, ())), "that it ended by itself is on the log"
 
