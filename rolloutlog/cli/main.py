@@ -44,9 +44,7 @@ from rolloutlog.cli.exit_code import CLOSED_PIPE, exit_code_of
 from rolloutlog.cli.screen.output import Logged, line
 from rolloutlog.cli.serving import end_at_once, leave
 from rolloutlog.cli.signal_codes import TERMINATED
-
-SERVICES = {"buffer", "feed", "run", "train", "worker", "--follow", "-f"}
-"""Words of commands that SIGTERM ends well, with 0."""
+from rolloutlog.cli.start import ends_well
 
 app = typer.Typer(
     name="rolloutlog",
@@ -103,7 +101,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - it was closed by whoever started us
     logging.basicConfig(level=logging.WARNING, handlers=[Logged()])
-    signal.signal(signal.SIGTERM, partial(_terminated, 0 if SERVICES & set(arguments) else TERMINATED))
+    signal.signal(signal.SIGTERM, partial(_terminated, 0 if ends_well(arguments) else TERMINATED))
     try:
         code = run(arguments)
     except BrokenPipeError:  # of stderr

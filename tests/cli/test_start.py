@@ -7,28 +7,42 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 IMPORTED = re.compile(r"import time:.*\| +rolloutlog\.cli\.(?!start)")
 """A line that Python prints for a module of the command line that was imported."""
 
 
-def test_ctrl_c_while_the_command_imports_ends_it_without_a_traceback() -> None:
-    """Python says which modules it has imported; Ctrl-C comes after the first of ours."""
+@pytest.mark.parametrize(
+    ("number", "words", "code"),
+    [
+        (signal.SIGINT, ("--version",), 130),
+        (signal.SIGINT, ("feed",), 130),
+        (signal.SIGTERM, ("--version",), 143),
+        (signal.SIGTERM, ("feed", "--environment", "reversal"), 0),
+    ],
+    ids=["ctrl-c", "ctrl-c-service", "sigterm", "sigterm-service"],
+)
+def test_a_signal_while_the_command_imports_ends_it_without_a_traceback(
+    number: signal.Signals, words: tuple[str, ...], code: int
+) -> None:
+    """Python says which modules it has imported; the signal comes after the first of ours."""
     started = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a script's background ignores it
     )
     started += "from rolloutlog.cli.start import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-X", "importtime", "-c", started, "--version"],
+        [sys.executable, "-X", "importtime", "-c", started, *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert process.stderr is not None
         while not IMPORTED.search(process.stderr.readline()):
             assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         said = process.stderr.read()
         printed = process.stdout.read()
-    assert (process.returncode, printed) == (130, "")
+    assert (process.returncode, printed) == (code, "")
     assert "Traceback" not in said
 
 
