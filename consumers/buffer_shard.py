@@ -53,7 +53,6 @@ class BufferShard:
     ) -> None:
         self.shard = Shard.empty(partition, settings)
         self._bounds, self._source = bounds, source
-        self._told: int | None = None
         self._settings, self._payloads, self._blobs = settings, payloads, blobs
 
     def begin(self, first_row: int) -> None:
@@ -127,20 +126,6 @@ class BufferShard:
     def committed(self, offsets: Sequence[int]) -> None:
         """What `flush` returned is on the log."""
         self.shard.committed(offsets)
-        self._tell_what_is_too_large()
-
-    def _tell_what_is_too_large(self) -> None:
-        """Name a source for which a round was given up, once: until it leaves no other is whole."""
-        rounds = self.shard.fold.rounds
-        if (source := rounds.too_large) is not None and source.offset != self._told:
-            self._told = source.offset
-            log.warning(
-                "the source at rollouts/%s takes more than %d bytes with what was said of it, so no round of this"
-                " partition ends while it is kept (%d given up): a restore reads all rows since the last one",
-                source.row.handle(self.shard.fold.partition),
-                rounds.most_row,
-                rounds.given_up,
-            )
 
     async def _payload(self, handle: Handle, event: Event | None) -> Trajectory | Void:
         if event is None:

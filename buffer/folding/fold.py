@@ -26,7 +26,7 @@ from rolloutlog.buffer.group.group import Disposition
 from rolloutlog.buffer.group.group_state import unpacked_group
 from rolloutlog.buffer.group.open_group import OpenGroup, mark_of
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, SourcesRow
+from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.rows import (
     AnnotationRow,
     CancelRow,
@@ -72,7 +72,7 @@ class Fold(ShardState):
                 return Disposition.TAKEN
             case CarriedRow():
                 return self._carried(row)
-            case WantedRow() | GroupsRow() | SourcesRow() | DroppedRow():
+            case WantedRow() | RoundRow():
                 return Disposition.TAKEN  # it is told from the state, which it doesn't change
             case _:
                 return self._of_group(row)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rolloutlog.buffer.folding.chunk_intake import take_in, take_notes, watched
 from rolloutlog.buffer.folding.group_table import GroupTable
 from rolloutlog.buffer.folding.row_places import RowPlaces
 from rolloutlog.buffer.index.rollout_row import RolloutRow
-from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, RoundKind, SourcesRow
+from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, NotesRow, RoundKind, SourcesRow
 from rolloutlog.buffer.index.rows import Row, StateRow
 from rolloutlog.buffer.sources.pool import Pool
-from rolloutlog.buffer.sources.source_chunk import take_in, watched
 from rolloutlog.contract.vocabulary import RejectReason
 from rolloutlog.contract.wire.rejection import Rejected
 
@@ -52,6 +52,8 @@ class RoundReading:
                     self._groups(row, next_place)
                 case SourcesRow():
                     self._sources(row)
+                case NotesRow():
+                    take_notes(self.pool, row, self.oldest)
                 case DroppedRow():
                     for place, left in row.left:
                         self.pool.keep(place, left)

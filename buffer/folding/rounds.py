@@ -14,12 +14,19 @@ from dataclasses import dataclass, field
 
 from rolloutlog.buffer.folding.group_table import GroupTable
 from rolloutlog.buffer.folding.row_places import RowPlaces
-from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, RestingGroup, RoundKind, SourcesRow, WholeRound
+from rolloutlog.buffer.folding.source_chunk import has_notes_apart, notes_apart, packed_sources, slots_of
+from rolloutlog.buffer.index.round_rows import (
+    DroppedRow,
+    GroupsRow,
+    NotesRow,
+    RestingGroup,
+    RoundKind,
+    SourcesRow,
+    WholeRound,
+)
 from rolloutlog.buffer.index.row_codec import encode
 from rolloutlog.buffer.index.rows import StateRow
-from rolloutlog.buffer.sources.packed_source import PackedSource
 from rolloutlog.buffer.sources.pool import Pool
-from rolloutlog.buffer.sources.source_chunk import packed_sources, slots_of
 from rolloutlog.contract.handles import BEFORE
 
 LEAST = 65_536
@@ -44,8 +51,7 @@ class Rounds:
     """`newest` is the newest whole round, with rows of that `side`; the last one began at the row `since`. The rows
     of a `transaction` lie from there on; the one in which the round that is under way began at `begin`. The groups
     `waiting` and the sources from `place` on aren't written down yet; `holds` is the first row of a group that wasn't
-    at rest when it began. `too_large` is the source for which the last round was given up, `given_up` how
-    many were since this owner began."""
+    at rest when it began."""
 
     newest: WholeRound | None = None
     side: int = 1
@@ -63,8 +69,6 @@ class Rounds:
     holds: int | None = None
     place: int = -BEFORE
     number: int = 0
-    too_large: PackedSource | None = None
-    given_up: int = 0
 
     # writing one
 
@@ -80,12 +84,10 @@ class Rounds:
         yield from self._dropped(pool)
         rows = entries = 0
         while not self.is_over and (rows < self.most_rows or entries < self.ahead * written):
-            row = self._groups(groups, places, carried) if self.waiting else self._sources(pool, places, next_place)
-            if row is None:
-                self.is_under_way, self.since, pool.dropped = False, places.end, None
-                return
-            rows, entries = rows + 1, entries + (len(row.groups) if isinstance(row, GroupsRow) else len(row.flags))
-            yield row
+            more = self._groups(groups, places, carried) if self.waiting else self._sources(pool, places, next_place)
+            for row in more:
+                rows, entries = rows + 1, entries + _entries(row)
+                yield row
 
     def _start(self, groups: GroupTable, pool: Pool, places: RowPlaces) -> None:
         self.is_under_way, self.is_over, self.begin, self.place, self.number = True, False, None, -BEFORE, 0
@@ -101,7 +103,7 @@ class Rounds:
         for at in range(0, len(told), MOST_DROPPED):
             yield DroppedRow(self.side, self._next(), told[at : at + MOST_DROPPED])
 
-    def _groups(self, groups: GroupTable, places: RowPlaces, carried: Collection[str]) -> GroupsRow:
+    def _groups(self, groups: GroupTable, places: RowPlaces, carried: Collection[str]) -> Iterator[GroupsRow]:
         found, size = list[RestingGroup](), 0
         while self.waiting and size < self.most_bytes:
             name = self.waiting.pop()
@@ -109,27 +111,30 @@ class Rounds:
                 first = None if name in carried else places.groups.get(name)
                 found.append(RestingGroup(name, first, places.carried.get(name), state))
                 size += ENTRY + len(name.encode()) + len(state)
-        return GroupsRow(self.side, self._next(), found)
+        yield GroupsRow(self.side, self._next(), found)
 
-    def _sources(self, pool: Pool, places: RowPlaces, next_place: int) -> SourcesRow | None:
-        """None where one source alone is more than a row holds: then the round is given up."""
-        slots = slots_of(pool.sources, self.place, self.most_bytes)
+    def _sources(self, pool: Pool, places: RowPlaces, next_place: int) -> Iterator[SourcesRow | NotesRow]:
+        """As many as a row holds, and the notes of the last one where they are apart; one alone is there whatever it
+        takes, as its own row was."""
+        sources, slots = pool.sources, slots_of(pool.sources, self.place, self.most_bytes)
         row = self._packed(pool, slots, places, next_place)
-        while len(encode(row)) > self.most_row:
-            if len(slots) == 1:
-                self.too_large, self.given_up = pool.sources.packed(slots[0]), self.given_up + 1
-                return None
+        while len(slots) > 1 and len(encode(row)) > self.most_row:
             slots = slots[: len(slots) // 2]
             row = self._packed(pool, slots, places, next_place)
         self.number += 1
         self.is_over = row.place is not None
-        self.place = next_place if self.is_over else pool.sources.offset(slots[-1]) + 1
-        return row
+        self.place = next_place if self.is_over else sources.offset(slots[-1]) + 1
+        yield row
+        if slots and has_notes_apart(sources, slots[-1]):
+            for notes in notes_apart(sources, slots[-1], self.most_bytes):
+                yield NotesRow(self.side, self._next(), sources.offset(slots[-1]), notes)
 
     def _packed(self, pool: Pool, slots: Sequence[int], places: RowPlaces, next_place: int) -> SourcesRow:
-        is_last = not slots or slots[-1] == pool.sources.slot_count - 1
+        """The row that has the newest source ends the round, unless its notes are to come."""
+        sources = pool.sources
+        is_last = not slots or (slots[-1] == sources.slot_count - 1 and not has_notes_apart(sources, slots[-1]))
         end = next_place if is_last else None
-        return packed_sources(pool.sources, slots, places.early, side=self.side, number=self.number, place=end)
+        return packed_sources(sources, slots, places.early, side=self.side, number=self.number, place=end)
 
     def _next(self) -> int:
         self.number += 1
@@ -168,3 +173,10 @@ class Rounds:
         if self.newest is not None and needed > self.newest.begin:
             self.newest = None
         return self.newest
+
+
+def _entries(row: RoundKind) -> int:
+    """Groups and sources of a row."""
+    if isinstance(row, SourcesRow):
+        return len(row.flags)
+    return len(row.groups) if isinstance(row, GroupsRow) else 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.folding.round_reading import RoundReading
-from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, SourcesRow
+from rolloutlog.buffer.index.round_rows import RoundRow, SourcesRow
 from rolloutlog.buffer.index.rows import ChunkRow, Row, StateRow
 from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import RejectReason
@@ -45,7 +45,7 @@ class RowRestoring:
         fold, reading = self.fold, self.reading
         if reading is not None and fold.rounds.is_above(offset):
             raise Rejected(RejectReason.SHAPE, f"row {reading.number} of the round isn't there")
-        if not isinstance(row, GroupsRow | SourcesRow | DroppedRow):
+        if not isinstance(row, RoundRow):
             fold.apply(row)
             fold.placed(row, offset)
             if reading is not None:

@@ -15,7 +15,7 @@ from rolloutlog.buffer.folding.group_table import GroupTable
 from rolloutlog.buffer.folding.rounds import Rounds
 from rolloutlog.buffer.folding.row_places import RowPlaces
 from rolloutlog.buffer.folding.tally import Tally
-from rolloutlog.buffer.index.round_rows import DroppedRow, GroupsRow, RoundKind, SourcesRow
+from rolloutlog.buffer.index.round_rows import RoundKind, RoundRow
 from rolloutlog.buffer.index.rows import CarriedRow, EndedRow, Row, StateRow
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.contract.handles import BEFORE
@@ -81,7 +81,7 @@ class ShardState:
     def placed(self, row: Row, offset: int) -> None:
         """A row lies at `offset` on the index."""
         self.places.placed(row, offset, self.groups, self.pool)
-        if isinstance(row, GroupsRow | SourcesRow | DroppedRow):
+        if isinstance(row, RoundRow):
             self.rounds.placed(row, offset, self.places, self.pool)
 
     def carried(self) -> list[CarriedRow]:

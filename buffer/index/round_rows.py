@@ -3,7 +3,7 @@
 
 Guarantees: a row of a round is of no event; its keys are those of every second round, so log compaction keeps the
 newest whole one. Leaves out: when one is written (`rolloutlog.buffer.folding.rounds`), and the columns
-(`rolloutlog.buffer.sources.source_chunk`).
+(`rolloutlog.buffer.folding.source_chunk`).
 """
 
 from __future__ import annotations
@@ -96,6 +96,15 @@ class SourcesRow(RoundRow, frozen=True, tag="sources"):
     place: Place | None
 
 
+class NotesRow(RoundRow, frozen=True, tag="notes"):
+    """More annotations that were folded of the last source of the row before, by its place: of one of which much was
+    told."""
+
+    TYPE: ClassVar[EventType] = EventType.SOURCES_CARRIED
+    place: Place
+    notes: list[str]
+
+
 class DroppedRow(RoundRow, frozen=True, tag="dropped"):
     """Candidates that limits took away from sources that the round has, by place: how many are left, the last ones."""
 
@@ -103,5 +112,5 @@ class DroppedRow(RoundRow, frozen=True, tag="dropped"):
     left: list[tuple[Place, Number]]
 
 
-RoundKind = GroupsRow | SourcesRow | DroppedRow
+RoundKind = GroupsRow | SourcesRow | NotesRow | DroppedRow
 """A row of a round."""

@@ -13,23 +13,26 @@ from hypothesis import strategies as st
 
 from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.folding.row_restoring import RowRestoring
-from rolloutlog.buffer.index.round_rows import SourcesRow
+from rolloutlog.buffer.index.round_rows import NotesRow, SourcesRow
 from rolloutlog.buffer.index.row_codec import CODE, SUM_BYTES, decode
-from rolloutlog.buffer.index.rows import Row
+from rolloutlog.buffer.index.rows import AnnotationRow, Row
 from rolloutlog.buffer.sources.candidates import Mark
+from rolloutlog.contract.topics import Topic
 from tests.buffer.test_rounds import Log, settings_of, write
 
 
 def log_of_a_round() -> Log:
-    """A whole round of ended groups and of sources, of which some were drawn, refused or told a reward."""
-    log, random = Log(settings_of({}, capacity=40)), Random(3)
-    log.commit([])
-    while log.state.round is None:
+    """A whole round of ended groups and of sources, of which some were drawn or refused, and one was told much."""
+    log, random = Log(settings_of({}, capacity=400)), Random(3)
+    write(log, random)
+    place = log.live.next_offsets[Topic.ROLLOUTS]
+    log.commit([AnnotationRow(place, f"{at:0999}", "g0", 2, 0, 1, True, 0.5) for at in range(9)])
+    for place in [*log.live.pool.sources][::3]:
+        one = log.live.pool.candidates(place)[-1]
+        log.live.pool.mark(Mark(place, one.derivation, one.point.node, random.random() < 0.3), place + 1)
+    before = log.state.round
+    while log.state.round in (None, before):
         write(log, random)
-        for place in [*log.live.pool.sources][::3]:
-            one = log.live.pool.candidates(place)[-1]
-            mark = Mark(place, one.derivation, one.point.node, random.random() < 0.3)
-            log.live.pool.mark(mark, place + 1)
     return log
 
 
@@ -98,6 +101,7 @@ def test_what_stands_there_is_read() -> None:
     rows = [row for row in said if isinstance(row, SourcesRow)]
     assert any(row.told for row in rows)
     assert any(row.drawn for row in rows)
+    assert any(isinstance(decode(LOG.rows[at]), NotesRow) for at in ROUND)
 
 
 @settings(max_examples=400)

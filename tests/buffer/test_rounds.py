@@ -22,6 +22,7 @@ from rolloutlog.buffer.index.round_rows import (
     DroppedRow,
     GroupsRow,
     Noted,
+    NotesRow,
     RestingGroup,
     RoundKind,
     SourcesRow,
@@ -209,17 +210,33 @@ def test_no_row_of_a_round_is_above_what_any_topic_takes() -> None:
     assert MOST_BYTES // 2 < max(sizes) < 40 * 1024
 
 
-def test_where_a_source_is_more_than_a_row_holds_no_round_ends() -> None:
-    log = Log(settings_of({}), most_bytes=MOST_BYTES)
-    log.commit([record(0, 0, 0)])
-    for number in range(1300):
-        log.commit([AnnotationRow(1 + number, f"{number:032}", "g0", 2, 0, 1, True, number % 2 / 2)])
-    assert log.state.round is not None
-    assert log.state.round.place < 1300, "of the time when it wasn't"
-    assert not any(isinstance(decode(value), SourcesRow) and len(value) > 40 * 1024 for value in log.rows)
-    assert (source := log.live.rounds.too_large) is not None
-    assert (source.offset, log.live.rounds.given_up > 0) == (0, True)
-    assert log.restored() == log.live
+def test_a_source_of_which_much_was_told_has_its_notes_in_rows_of_their_own() -> None:
+    """So it takes part in rounds like all others, wherever it is among them."""
+    log = Log(settings_of({}, capacity=50), most_bytes=MOST_BYTES)
+    log.commit([record(offset, offset, 0) for offset in range(3)])
+    for number in range(2000):
+        group = 2 - number // 1000
+        log.commit([AnnotationRow(3 + number, f"{number:032}", f"g{group}", 2, 0, 1, True, number % 2 / 2)])
+    state, rows = log.state, [decode(value) for value in log.rows]
+    assert state.round is not None
+    assert state.round.place > 2000, "of now"
+    of_now = rows[state.round.begin : state.round.end + 1]
+    assert {row.place for row in of_now if isinstance(row, NotesRow)} == {1, 2}
+    assert max(len(value) for value in log.rows) < 40 * 1024
+    assert log.restored() == log.live == log.plain
+
+
+def test_notes_of_another_source_than_the_one_before_them_are_rejected() -> None:
+    log = quiet(20)
+    restoring = RowRestoring(Fold.empty(0, log.settings))
+    restoring.recall(log.state)
+    with pytest.raises(Rejected, match="notes of another source"):
+        for at in range(log.state.reads, len(log.rows)):
+            row = decode(log.rows[at])
+            restoring.restore(row, at)
+            if isinstance(row, SourcesRow) and row.flags and row.place is None:
+                place = int.from_bytes(row.offsets[-8:], "little", signed=True)
+                restoring.restore(NotesRow(row.side, row.number + 1, place + 1, ["note"]), at)
 
 
 def test_a_row_of_sources_that_share_nothing_is_no_larger() -> None:

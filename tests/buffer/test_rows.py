@@ -17,6 +17,7 @@ from rolloutlog.buffer.index.round_rows import (
     DroppedRow,
     GroupsRow,
     Noted,
+    NotesRow,
     RestingGroup,
     RoundRow,
     SourcesRow,
@@ -151,7 +152,8 @@ OTHERS = [
         [],
         -1,
     ),
-    DroppedRow(1, 5, [(-7, 0)]),
+    NotesRow(1, 5, -7, ["n", "o"]),
+    DroppedRow(1, 6, [(-7, 0)]),
     WantedRow([1, 5], 9),
     STATE,
 ]

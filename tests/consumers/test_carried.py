@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from rolloutlog.buffer.folding.fold import Fold
-from rolloutlog.buffer.folding.rounds import MOST_ROW
 from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.rows import CarriedRow
 from rolloutlog.consumers.audit.auditor import audit
@@ -28,15 +25,15 @@ FAR = 8
 """Rows that a group may hold alone, in place of 65,536."""
 
 
-async def drained(connection: Connection, settings: Settings, most_row: int = MOST_ROW) -> Fold:
-    """The only shard, after it has read everything; a row of a round takes so many bytes."""
+async def drained(connection: Connection, settings: Settings) -> Fold:
+    """The only shard, after it has read everything."""
     shards: dict[int, BufferShard] = {}
     async with RunPayloads(connection, None) as payloads:
 
         def factory(partition: int) -> BufferShard:
             shard = shards.setdefault(partition, BufferShard(partition, settings, payloads, None))
             shard.shard.fold.places.far = FAR
-            shard.shard.fold.rounds.least, shard.shard.fold.rounds.most_row = FAR, most_row
+            shard.shard.fold.rounds.least = FAR
             return shard
 
         await asyncio.wait_for(PartitionLoop(connection, factory, OPTIONS).run(drain=True), 90)
@@ -44,7 +41,7 @@ async def drained(connection: Connection, settings: Settings, most_row: int = MO
 
 
 async def test_an_old_group_is_carried_and_whoever_reads_finds_everything_once(
-    settings: Settings, caplog: pytest.LogCaptureFixture
+    settings: Settings,
 ) -> None:
     topics = settings.topics.model_copy(update={"partitions": 1})
     settings = settings.model_copy(
@@ -68,7 +65,3 @@ async def test_an_old_group_is_carried_and_whoever_reads_finds_everything_once(
     check = await check_seeds(settings)
     assert (check.ok, check.told) == (True, [])
     assert check.found.total() > 0
-    await write(connection, [*groups("e"), *groups("f")])
-    rounds = (await drained(connection, settings, most_row=1)).rounds
-    said = [record.getMessage() for record in caplog.records if "takes more than 1 bytes" in record.getMessage()]
-    assert (len(said), rounds.too_large is not None, rounds.given_up > 0) == (1, True, True), "it is told once"

@@ -1,8 +1,8 @@
-"""Sources as columns in a row of the index, and back in bulk (design/buffer#rounds).
+"""Sources of a row of the index, taken in in bulk (design/buffer#rounds).
 
 Guarantees: what is taken in equals what was written down, but for what isn't in the fold; a column that doesn't fit the
-others, or a source that hasn't as many candidates as it says, is a ValueError. Leaves out: which sources a row has, and
-when (`rolloutlog.buffer.folding.rounds`).
+others, or a source that hasn't as many candidates as it says, is a ValueError. Leaves out: writing it (`source_chunk`),
+and which rows are read (`round_reading`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from rolloutlog.buffer.index.round_rows import Drawn, Noted, SourcesRow
+from rolloutlog.buffer.folding.source_chunk import LENGTH, PLACE, REWARD, SHORT
+from rolloutlog.buffer.index.round_rows import NotesRow, SourcesRow
 from rolloutlog.buffer.sources.offer import Offer
 from rolloutlog.buffer.sources.pool import Pool
 from rolloutlog.buffer.sources.screening import Screening
@@ -25,81 +25,6 @@ from rolloutlog.buffer.sources.source_columns import DEAD, NOWHERE, UNHEEDED, WA
 from rolloutlog.buffer.sources.source_record import SourceRecord
 from rolloutlog.buffer.sources.source_table import SourceTable
 from rolloutlog.contract.handles import BEFORE
-
-PLACE, REWARD, SHORT, LENGTH = np.dtype("<i8"), np.dtype("<f8"), np.dtype("<u2"), np.dtype("<u4")
-ENTRY = 48
-"""Bytes that a source takes besides its tail, and what was said of it."""
-NOTE, CANDIDATE = 36, 6
-NO_NAME = "-"
-"""A row must name a group."""
-
-
-def slots_of(sources: SourceTable, place: int, most_bytes: int) -> list[int]:
-    """Slots from a place on, as many as so many bytes hold; one at least, if there is any."""
-    found, size = list[int](), 0
-    first = sources.first_from(place)
-    for slot in range(sources.slot_count if first is None else first, sources.slot_count):
-        if sources.is_gone(slot):
-            continue
-        size += ENTRY + len(sources.tail(slot)) + _said(sources, slot)
-        if found and size > most_bytes:
-            break
-        found.append(slot)
-    return found
-
-
-def _said(sources: SourceTable, slot: int) -> int:
-    offset = sources.offset(slot)
-    told = sources.told.get(offset)
-    return CANDIDATE * len(sources.made.get(offset, ())) + (0 if told is None else NOTE * len(told.notes))
-
-
-def packed_sources(
-    sources: SourceTable, slots: Sequence[int], seeds: dict[int, int], *, side: int, number: int, place: int | None
-) -> SourcesRow:
-    """The sources in those slots as a row; `seeds` are rows of early seeds by place."""
-    offsets = [sources.offset(slot) for slot in slots]
-    groups: dict[str, int] = {}
-    group_at = [groups.setdefault(sources.group(slot), len(groups)) for slot in slots]
-    offers: dict[int, tuple[int, Offer]] = {}
-    like_at = [offers.setdefault(id(offer := sources.offers[slot]), (len(offers), offer))[0] for slot in slots]
-    tails = [sources.tail(slot) for slot in slots]
-    return SourcesRow(
-        side=side,
-        number=number,
-        offsets=np.array(offsets, PLACE).tobytes(),
-        rows=np.array([_row(sources, slot) for slot in slots], PLACE).tobytes(),
-        rewards=np.array(
-            [np.nan if (said := sources.reward(slot)) is None else said for slot in slots], REWARD
-        ).tobytes(),
-        flags=bytes(sources.flags(slot) for slot in slots),
-        group_at=np.array(group_at, SHORT).tobytes(),
-        like_at=np.array(like_at, SHORT).tobytes(),
-        lengths=np.array([len(tail) for tail in tails], LENGTH).tobytes(),
-        tails=b"".join(tails),
-        groups=list(groups),
-        likes=[(replace(offer.like, group=NO_NAME), list(offer.counts)) for _, offer in offers.values()],
-        told=[
-            Noted(index, told.reward, sorted(told.notes))
-            for index, offset in enumerate(offsets)
-            if (told := sources.told.get(offset)) is not None
-        ],
-        drawn=[*_drawn(sources, offsets, slots)],
-        seeds=[(index, seeds[offset]) for index, offset in enumerate(offsets) if offset in seeds],
-        place=place,
-    )
-
-
-def _row(sources: SourceTable, slot: int) -> int:
-    return NOWHERE if (row := sources.first_row(slot)) is None else row
-
-
-def _drawn(sources: SourceTable, offsets: Sequence[int], slots: Sequence[int]) -> Iterator[Drawn]:
-    for index, offset in enumerate(offsets):
-        if (made := sources.made.get(offset)) is not None:
-            said = [(at, one.draws, one.refused) for at, one in enumerate(made) if one.draws or one.refused]
-            if said or len(made) < sources.offers[slots[index]].size:
-                yield Drawn(index, len(made), said)
 
 
 class _Columns(NamedTuple):
@@ -257,6 +182,17 @@ def _say(pool: Pool, row: SourcesRow, at: int, first: int) -> None:
         pool.size -= sources.offers[slot].size - len(made)
         sources.made[sources.offset(slot)] = made
         sources.live[slot] = pool.screening.live(sources, slot)
+
+
+def take_notes(pool: Pool, row: NotesRow, oldest: int) -> None:
+    """What else was told of the newest source that was taken in, unless it is below `oldest`. Raises ValueError."""
+    if row.place < oldest:
+        return
+    sources = pool.sources
+    told = sources.told.get(row.place)
+    if told is None or row.place != sources.offset(sources.slot_count - 1):
+        raise ValueError("notes of another source than the one before them")
+    sources.told[row.place] = told._replace(notes=told.notes | frozenset(row.notes))
 
 
 def watched(sources: SourceTable) -> set[str]:
