@@ -27,6 +27,7 @@ from bench.record import NOW, SOURCE
 from bench.report import Figure
 from bench.stages import OTHER, Point, staged
 from rolloutlog.broker import EmbeddedKafka
+from rolloutlog.contract.events import sound_values
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.policy_versions import policy_published
 from rolloutlog.contract.ids import id_of
@@ -44,7 +45,6 @@ from rolloutlog.trainer.batches.tensors import PackedBatch
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.sampler import Sampler
-from rolloutlog.trainer.groups import arrivals
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.stream import intake, loading
@@ -60,7 +60,7 @@ BUDGET, GROUP_BYTES = 8 << 20, 82_000
 STAGES: tuple[Point, ...] = (
     (Tail, "poll", "fetch"),
     (intake, "announced", "headers"),
-    (arrivals, "digest_of", "digest"),
+    (sound_values, "digest_of", "digest"),
     (loading, "arrivals", "decode, validate"),
     (DispatchPolicy, "decide", "judge"),
     (Assembly, "fold", "assemble"),

@@ -7,6 +7,7 @@ import pytest
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.read.steady_tail import TURN, SteadyTail
+from tests.cases.raw import Raw
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log
 
@@ -54,3 +55,15 @@ async def test_the_order_depends_on_offsets_alone(log: Log) -> None:
             assert await read(tail, stops) == in_turns(kept)
             tail.rewind(places)
             assert await read(tail, stops) == in_turns(kept)
+
+
+@pytest.mark.parametrize("checks", [True, False])
+async def test_readers_that_check_mark_what_is_sound(log: Log, checks: bool) -> None:
+    good = Raw.of(rollout(0))
+    bad = good.holding((good.value or b"")[:-1])
+    await log.write_raw([good, bad, good])
+    number = good.partition(3)
+    starts, stops = {(Topic.ROLLOUTS, number): 0}, {(Topic.ROLLOUTS, number): 3}
+    async with SteadyTail(log.connection, starts, stops, readers=1, checks=checks) as tail:
+        events = await tail.poll(20_000)
+    assert [event.is_sound for event in events] == [checks, False, checks]

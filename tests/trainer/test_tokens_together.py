@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.sound_values import sound_values
 from rolloutlog.contract.record.node import Node
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.slot import Slot
@@ -96,9 +98,13 @@ HEADERS: list[dict[str, bytes | None]] = [
 
 @given(st.lists(st.tuples(hostile | honest(), st.sampled_from(HEADERS)), max_size=5))
 def test_values_read_together_say_what_each_says(made: list[tuple[Raw, dict[str, bytes | None]]]) -> None:
-    """Whatever headers and values say."""
+    """Whatever headers and values say; and where a reader has looked at them before."""
     records = announcements([raw.but(headers) for raw, headers in made])
     for found, record in zip(arrivals(records), records, strict=True):
+        assert facts_of(found) == facts_of(by_itself(*record))
+    sound = [one is not None for one in sound_values([event for _, event in records])]
+    marked = [(fact, replace(event, is_sound=good)) for (fact, event), good in zip(records, sound, strict=True)]
+    for found, record in zip(arrivals(marked), records, strict=True):
         assert facts_of(found) == facts_of(by_itself(*record))
 
 

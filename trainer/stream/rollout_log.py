@@ -73,14 +73,13 @@ class RolloutLog:
         """Reads it from these offsets on."""
         places = {(Topic.ROLLOUTS, number): start for number, start in starts.items()}
         if (stops := self.stops) is None:
-            return Tail(self.connection, places, known=self.known, fetch_wait_ms=FETCH_WAIT_MS, readers=self.readers)
-        return SteadyTail(
-            self.connection,
-            places,
-            {(Topic.ROLLOUTS, number): stops[number] for number in starts},
-            known=self.known,
-            readers=self.readers,
-        )
+            return Tail(self.connection, places, fetch_wait_ms=FETCH_WAIT_MS, **self._read_by)
+        ends = {(Topic.ROLLOUTS, number): stops[number] for number in starts}
+        return SteadyTail(self.connection, places, ends, **self._read_by)
+
+    @property
+    def _read_by(self) -> dict[str, Any]:
+        return {"known": self.known, "readers": self.readers, "checks": True}
 
 
 async def open_rollout_log(

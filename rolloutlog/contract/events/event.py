@@ -30,7 +30,10 @@ SCHEMA: dict[EventType, int] = dict.fromkeys(EventType, 1) | dict.fromkeys(TOPIC
 
 
 class Event(Struct, frozen=True, gc=False):
-    """One record read from the log. `timestamp` is milliseconds since 1970; `key` and `value` are as they came."""
+    """One record read from the log. `timestamp` is milliseconds since 1970; `key` and `value` are as they came.
+
+    `is_sound`: a process that read it for us has found that its value is surely what its headers say (`sound_values`).
+    """
 
     topic: Topic
     partition: int
@@ -39,6 +42,7 @@ class Event(Struct, frozen=True, gc=False):
     key: bytes | None
     headers: Headers
     value: bytes | None
+    is_sound: bool = False
 
     @property
     def handle(self) -> Handle:

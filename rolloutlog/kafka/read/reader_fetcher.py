@@ -23,10 +23,12 @@ TURNS_TO_HEAR = 2
 
 
 class ReaderFetcher:
-    """A `Fetcher` of `readers` processes, or as many as there are places."""
+    """A `Fetcher` of `readers` processes, or as many as there are places; with `checks` they look at values too."""
 
-    def __init__(self, connection: Connection, fetch_bytes: int, fetch_wait_ms: int, readers: int) -> None:
-        self._connection, self._readers = connection, readers
+    def __init__(
+        self, connection: Connection, fetch_bytes: int, fetch_wait_ms: int, readers: int, *, checks: bool = False
+    ) -> None:
+        self._connection, self._readers, self._checks = connection, readers, checks
         self._fetch_bytes, self._fetch_wait_ms = fetch_bytes, fetch_wait_ms
         self._came = asyncio.Event()
         self._shares = deque[ReaderShare]()
@@ -93,7 +95,7 @@ class ReaderFetcher:
             await share.live()
 
     def _opening(self, begins: list[Begin]) -> Opening:
-        return Opening.of(self._connection, self._fetch_bytes, self._fetch_wait_ms, begins)
+        return Opening.of(self._connection, self._fetch_bytes, self._fetch_wait_ms, self._checks, begins)
 
     async def _heard(self, seconds: float) -> bool:
         """Wait until a reader has said something; False after so long."""

@@ -55,7 +55,7 @@ class LogReader:
         self._fetcher = ConsumerFetcher(
             opening.connection, opening.fetch_bytes, opening.fetch_wait_ms, FRAME_BYTES
         )  # fmt: skip
-        self._begins = opening.begins
+        self._begins, self._checks = opening.begins, opening.checks
         self._places: list[Place] = [(one.topic, one.partition) for one in opening.begins]
         self._numbers = {place: number for number, place in enumerate(self._places)}
         self._turns = [one.turn for one in opening.begins]
@@ -86,7 +86,7 @@ class LogReader:
         while True:
             block = await self._free.get()
             events, moved = await self._something()
-            frame = frame_of(events, self._numbers) if events else b""
+            frame = frame_of(events, self._numbers, checks=self._checks) if events else b""
             self._blocks[block].write(frame)
             self._tell(Frame(block, len(frame), moved))
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from rolloutlog.contract import errors
 from rolloutlog.contract.errors import ClientFailed, RolloutlogError
 from rolloutlog.contract.events.event import Event
+from rolloutlog.contract.events.sound_values import sound_values
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.contract.wire.headers import Headers
@@ -43,10 +44,14 @@ class Opening(Struct):
     role: Role | None
     fetch_bytes: int
     fetch_wait_ms: int
+    checks: bool
+    """Whether it looks at values, and marks those that are sound."""
     begins: list[Begin]
 
     @classmethod
-    def of(cls, connection: Connection, fetch_bytes: int, fetch_wait_ms: int, begins: list[Begin]) -> Opening:
+    def of(
+        cls, connection: Connection, fetch_bytes: int, fetch_wait_ms: int, checks: bool, begins: list[Begin]
+    ) -> Opening:
         """To read there over such a connection."""
         return cls(
             connection.bootstrap_servers,
@@ -56,6 +61,7 @@ class Opening(Struct):
             connection.role,
             fetch_bytes,
             fetch_wait_ms,
+            checks,
             begins,
         )
 
@@ -135,17 +141,18 @@ Asked = Seek | Pause | Resume
 Command = Asked | FreeBlock
 Answer = Opened | Frame | Failed
 
-_Row = tuple[int, int, int, bytes | None, dict[str, bytes], bytes | None]
-"""Place, offset, timestamp, key, headers, value."""
+_Row = tuple[int, int, int, bytes | None, dict[str, bytes], bytes | None, bool]
+"""Place, offset, timestamp, key, headers, value, and whether it was found sound."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[_Row])
 
 
-def frame_of(events: Sequence[Event], numbers: dict[Place, int]) -> bytes:
-    """Events as bytes."""
+def frame_of(events: Sequence[Event], numbers: dict[Place, int], *, checks: bool) -> bytes:
+    """Events as bytes; with `checks` those are marked that are sound."""
+    sound = [one is not None for one in sound_values(events)] if checks else [False] * len(events)
     return _ENCODER.encode([
-        (numbers[one.topic, one.partition], one.offset, one.timestamp, one.key, one.headers.raw, one.value)
-        for one in events
+        (numbers[one.topic, one.partition], one.offset, one.timestamp, one.key, one.headers.raw, one.value, good)
+        for one, good in zip(events, sound, strict=True)
     ])  # fmt: skip
 
 
@@ -154,6 +161,6 @@ def events_of(frame: memoryview, places: Sequence[Place]) -> list[Event]:
     if not frame:
         return []
     return [
-        Event(*places[place], offset, timestamp, key, Headers.sorted_out(headers), value)
-        for place, offset, timestamp, key, headers, value in _DECODER.decode(frame)
+        Event(*places[place], offset, timestamp, key, Headers.sorted_out(headers), value, good)
+        for place, offset, timestamp, key, headers, value, good in _DECODER.decode(frame)
     ]

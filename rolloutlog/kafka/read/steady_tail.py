@@ -27,8 +27,9 @@ class SteadyTail(Tail):
     def __init__(
         self, connection: Connection, starts: Mapping[Place, int], stops: Mapping[Place, int], *,
         fetch_bytes: int = 32 << 20, known: Mapping[Place, Ends] | None = None, readers: int = 0,
+        checks: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(connection, starts, fetch_bytes=fetch_bytes, known=known, readers=readers)
+        super().__init__(connection, starts, fetch_bytes=fetch_bytes, known=known, readers=readers, checks=checks)
         self._stops = dict(stops)
         self._waiting: dict[Place, deque[Event]] = {place: deque() for place in sorted(stops)}
         self._come: dict[Place, int] = dict(starts)

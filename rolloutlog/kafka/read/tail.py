@@ -35,7 +35,8 @@ class Tail:
     `starts`: offset by (topic, partition); 0 is the first there is; another one that isn't on the log raises
     IndexMismatch when it opens. `fetch_bytes` bounds what lies fetched and unread in memory, packed, per broker;
     `fetch_wait_ms` how long a broker that has nothing keeps a request, behind which a seek has to wait. With `readers`
-    so many processes of their own fetch, each some of the partitions (`reader_fetcher`).
+    so many processes of their own fetch, each some of the partitions (`reader_fetcher`); with `checks` they look at
+    values too, so that those that are sound needn't be checked here.
     """
 
     def __init__(
@@ -47,13 +48,14 @@ class Tail:
         fetch_wait_ms: int = POLL_MS,
         known: Mapping[Place, Ends] | None = None,
         readers: int = 0,
+        checks: bool = False,
     ) -> None:
         self._connection = connection
         self._starts = dict(starts)
         self._known = known
         self._taken: list[Event] = []
         self._fetcher: Fetcher = (
-            ReaderFetcher(connection, fetch_bytes, fetch_wait_ms, readers)
+            ReaderFetcher(connection, fetch_bytes, fetch_wait_ms, readers, checks=checks)
             if readers
             else ConsumerFetcher(connection, fetch_bytes, fetch_wait_ms, POLL_BYTES)
         )
