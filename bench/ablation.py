@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -26,6 +27,8 @@ from bench.learning.one_process import Arm, Learning, arms, learned
 from rolloutlog.cli.demonstration.live_demo import SETTINGS
 from rolloutlog.contract.settings import Settings
 
+WIDE = 140
+"""In a pipe no name is cut."""
 CHANCES = {"continue": 0.2, "recheck": 0.15, "judge": 0.1}
 
 
@@ -44,7 +47,7 @@ def main() -> None:
     seeds, run = range(said.first, said.first + said.seeds), over_log if said.log else in_process()
     runs = measured(run, chosen, seeds, said.limit, said.json)
     clock = "s" if said.log else "CPU s"
-    Console().print(table(runs, said.limit, clock))
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table(runs, said.limit, clock))
     plot(runs, said.limit, said.plot, clock)
 
 
@@ -118,6 +121,8 @@ def plot(runs: Sequence[Learning], limit_s: float, path: Path, clock: str) -> No
 
 def _spread(found: Sequence[float | None], limit_s: float) -> str:
     low, middle, high = ("-" if value is None else f"{value:.0f}" for value in found)
+    if low == high != "-":
+        return middle
     return f"{middle} ({low} to {high})" if middle != "-" else f"not within {limit_s:.0f} s"
 
 

@@ -133,4 +133,5 @@ class ShardState:
         groups = self.own_groups or self.groups
         resolved = groups.open_resolved
         opened = len(groups.opened) - resolved
-        return self.census.numbers(opened=opened, resolved=resolved, pool=self.pool)
+        derived = self.groups.open_derived
+        return self.census.numbers(opened=opened, resolved=resolved, derived=derived, pool=self.pool)

@@ -18,6 +18,8 @@ from rolloutlog.buffer.sources.pool import Pool
 
 TRAINED, EVAL = "trained", "eval"
 OPEN, RESOLVED, CANDIDATES = "open", "resolved", "candidates"
+OPEN_DERIVED, DRY = "open derived", "dry"
+"""Open derived groups, and 1 where no candidate is left to draw: what a shard lacks to draw is told by them."""
 ENDED, SEEDS, DRAWN, SKIPPED, EVICTED = "ended ", "seeds ", "drawn ", "skipped ", "evicted "
 """Prefixes of what is counted by reason or kind."""
 _COUNTED = frozenset(Skip) - {Skip.ONE_SIDED}
@@ -34,8 +36,9 @@ class Tally:
     drawn: Counter[str] = field(default_factory=Counter[str])
     skipped: Counter[tuple[str, Skip]] = field(default_factory=Counter[tuple[str, Skip]])
 
-    def numbers(self, *, opened: int, resolved: int, pool: Pool) -> dict[str, int]:
-        """All of it under flat names, as the shard row has it; `opened` groups lack members, `resolved` ones don't.
+    def numbers(self, *, opened: int, resolved: int, derived: int, pool: Pool) -> dict[str, int]:
+        """All of it under flat names, as the shard row has it; `opened` groups lack members, `resolved` ones don't, and
+        `derived` ones have no end yet.
 
         Candidates are told as of now, and so are those that wait since their derivation is one-sided."""
         waiting = {(name, Skip.ONE_SIDED): number for name, number in pool.live.one_sided.items()}
@@ -43,6 +46,8 @@ class Tally:
             OPEN: opened,
             RESOLVED: resolved,
             CANDIDATES: pool.size,
+            OPEN_DERIVED: derived,
+            DRY: int(pool.live.is_dry),
             **{ENDED + how: number for how, number in self.ended.items()},
             **{SEEDS + kind: number for kind, number in self.seeds.items()},
             **{DRAWN + name: number for name, number in self.drawn.items()},

@@ -1,8 +1,9 @@
 """How the run stands: the training run first, then the buffer, its topics and who owns what (design/commands#facts).
 
 Guarantees: read from shard rows, ends, policies and the last minutes of `group-events`: never from `rollouts` or
-`seeds`, however long they are; the same whoever asks and whoever has died. Leaves out: the accounting of single records
-(`audit`), verdicts (`rolloutlog groups`), and what no shard has folded yet, which is told as lag.
+`seeds`, however long they are; the same whoever asks and whoever has died. Leaves out: feeders
+(`rolloutlog.producers.feeding.feeder_view`), the accounting of single records (`audit`), verdicts (`rolloutlog
+groups`), and what no shard has folded yet, which is told as lag.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any
 
 from rolloutlog.buffer.folding.tally import CANDIDATES, OPEN, RESOLVED, by_kind
 from rolloutlog.buffer.index.rows import StateRow
+from rolloutlog.buffer.shard.candidate_sampler import DrawLack
+from rolloutlog.consumers.views.draw_lacks import draw_lacks
 from rolloutlog.consumers.views.recent import read_recent
-from rolloutlog.contract.errors import NotAllowed
+from rolloutlog.contract.errors import NotAllowed, SettingsError
 from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.roles import Role
@@ -37,8 +40,8 @@ RECENT_S, RATE_S = 300, 60
 
 async def status(settings: Settings) -> dict[str, Any]:
     """One object: `run`, `policy`, `groups`, `trainer`, `recent`, `rates`, `owners`, `seeds`, `drawn`, `candidates`,
-    `topics`, `shards`, `skips`, `evicted` and `source`; `groups` is null where no buffer has folded anything, `trainer`
-    where no step was closed, `source` where the run draws on none."""
+    `draw_lacks`, `topics`, `shards`, `skips`, `evicted` and `source`; `groups` is null where no buffer has folded
+    anything, `trainer` where no step was closed, `source` where the run draws on none."""
     connection = await connect(settings, Role.PEOPLE)
     run = await read_run(connection)
     trainer = run.trainer_settings() or settings.trainer
@@ -62,12 +65,24 @@ async def status(settings: Settings) -> dict[str, Any]:
         "seeds": dict(sorted(kinds["seeds"].items())),
         "drawn": dict(sorted(kinds["drawn"].items())),
         "candidates": numbers[CANDIDATES],
+        "draw_lacks": dict(sorted(_lacks(states, run, settings, trainer).items())),
         "topics": _topics(known),
         "shards": [_lag(known, states.get(number), number) for number in range(run.partitions)],
         "skips": dict(sorted(kinds["skipped"].items())),
         "evicted": dict(sorted(kinds["evicted"].items())),
         "source": _source(run, states, live_watermarks(run, policies)),
     }
+
+
+def _lacks(
+    states: Mapping[int, StateRow], run: RunRecord, settings: Settings, trainer: TrainerSettings
+) -> Counter[DrawLack]:
+    """What shards lack to derive more; nothing where the run's derivations aren't installed here."""
+    try:
+        buffer = run.own_buffer(settings).buffer
+    except SettingsError:
+        return Counter()
+    return draw_lacks(states, buffer, trainer, run.partitions)
 
 
 def _source(run: RunRecord, states: Mapping[int, StateRow], marks: Watermarks | None) -> dict[str, Any] | None:

@@ -27,6 +27,8 @@ class FeedCursor(BaseModel):
     """The last eval round that was asked."""
     is_done: bool = False
     """All epochs were walked, and all groups have ended."""
+    share: float | None = None
+    """Its part of the fresh groups that may be open, where it was given one."""
     starts: tuple[tuple[int, int], ...] = ()
     """Of each partition, from which offsets of `seeds` and `group-events` the open groups are found again."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rolloutlog.contract.numbers import deal
-from rolloutlog.kafka.open_bounds import OpenBounds
+from rolloutlog.contract.trainer_settings import TrainerSettings
 from rolloutlog.producers.feeding.fresh_groups import FreshGroups
 
 
@@ -34,11 +34,10 @@ class FreshRoom:
     own_open: int = 0
 
     @classmethod
-    async def now(
-        cls, bounds: OpenBounds, groups: FreshGroups, env: str, *, partitions: int, share: float | None
+    def of(
+        cls, trainer: TrainerSettings, groups: FreshGroups, env: str, *, partitions: int, share: float | None
     ) -> FreshRoom:
         """By the trainer settings that hold now."""
-        trainer = await bounds.now()
         most = max(trainer.open_groups - trainer.derived_open(partitions), trainer.batch_groups)
         return cls(most, groups.count, fresh_part(most, env, trainer.weights, share), groups.own_open)
 

@@ -178,8 +178,9 @@ class SeedFeeder:
         return self._evals.seeds()
 
     async def _looked(self) -> FreshRoom:
-        parts, groups = self._opened(), self._groups
-        return await FreshRoom.now(parts.bounds, groups, self._env, partitions=parts.partitions, share=self._share)
+        parts = self._opened()
+        trainer = await parts.bounds.now()
+        return FreshRoom.of(trainer, self._groups, self._env, partitions=parts.partitions, share=self._share)
 
     def _why(self) -> str:
         if self.lack is FeedLack.NO_TASK:
@@ -194,10 +195,10 @@ class SeedFeeder:
             self._groups.starts(number, await parts.tail.position(Topic.SEEDS, number))
             for number in range(parts.partitions)
         ]
-        self._walk.move(starts=tuple(starts))
+        self._walk.move(starts=tuple(starts), share=self._share)
         async with parts.writer.transaction() as transaction:
             await transaction.send_all(seed_event(seed, source=f"/{self._walk.name}", now=now) for seed in seeds)
-            moved = self._walk.cursor.model_dump()
+            moved = self._walk.cursor.model_dump(exclude_none=True)
             await transaction.send(cursor_moved(self._walk.name, moved, source="/feed", now=now))
         for seed, written in zip(seeds, transaction.written, strict=False):
             self._groups.emitted(seed, written.partition, written.offset)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from rolloutlog.cli.options import AsJson, with_settings
-from rolloutlog.cli.screen.output import counted, line, print_json, print_pairs, print_table
+from rolloutlog.cli.screen.output import counted, line, number_of, print_json, print_pairs, print_table
 from rolloutlog.cli.screen.table import numbers_text
 from rolloutlog.cli.target_broker import with_broker
 from rolloutlog.contract.settings import Settings
@@ -20,14 +21,29 @@ from rolloutlog.contract.topics import INPUT_TOPICS
 UNFOLDED = "unknown: no buffer has folded anything here (`rolloutlog buffer run`)"
 UNSEEN = "this user may not describe the run's consumer groups (`rolloutlog topics acls`)"
 MINUTE, HOUR = 60, 3600
+FEEDS_NOTHING = {
+    "open-groups": "as many as may be",
+    "own-share": "its share is full",
+    "no-task": "its data has ended",
+}
+DERIVES_NOTHING = {
+    "no-candidate": "no candidate is left",
+    "ratio": "as many were derived as `buffer.ratio` allows",
+    "open-groups": "as many derived groups are open as may be",
+}
 
 
 @with_settings
 def status(settings: Settings, as_json: AsJson = False) -> None:
     """Print the current policy, groups, what was trained, dropped and expired lately, rates, owners, lag and skips."""
     from rolloutlog.consumers.views.run_status import status as read_status
+    from rolloutlog.producers.feeding.feeder_view import feeder_views
 
-    found = asyncio.run(read_status(with_broker(settings)))
+    async def read(reachable: Settings) -> dict[str, Any]:
+        views = await feeder_views(reachable)
+        return await read_status(reachable) | {"feeders": [asdict(view) for view in views]}
+
+    found = asyncio.run(read(with_broker(settings)))
     if as_json:
         print_json(found)
     else:
@@ -66,10 +82,27 @@ def _training(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "dropped", f"{counted(recent['dropped'])}, {span}"
     yield "expired", f"{sum(recent['expired'].values()) or 'no'} members, {span}"
     yield "rates", ", ".join(f"{topic} {rates[topic]}" for topic in INPUT_TOPICS) + " records in the last minute"
+    for feeder in found.get("feeders", ()):
+        yield f"feeds {feeder['env']}", _feeder(feeder)
     yield "seeds", counted(found["seeds"])
     if found["drawn"]:
         yield "derived by", counted(found["drawn"])
     yield "pool", f"{found['candidates']} candidates, those drawn included"
+    if found["draw_lacks"]:
+        yield "derives", _draw_lacks(found["draw_lacks"])
+
+
+def _feeder(feeder: dict[str, Any]) -> str:
+    """How much of what it may have open is, and why it feeds nothing."""
+    room, lack = feeder["room"], feeder["lack"]
+    said = f"{room['own_open']} of {room['own_most']} open, {room['open']} of {room['most']} of all feeders"
+    return said if lack is None else f"{said}: {FEEDS_NOTHING[lack]}"
+
+
+def _draw_lacks(lacks: dict[str, int]) -> str:
+    return "nothing now: " + "; ".join(
+        f"{DERIVES_NOTHING[lack]} on {number_of(number, 'partition')}" for lack, number in lacks.items()
+    )
 
 
 def _policy(found: dict[str, Any]) -> str:

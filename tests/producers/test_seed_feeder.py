@@ -28,6 +28,7 @@ from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 from rolloutlog.kafka.write.writing import Writer, now_ms
 from rolloutlog.producers.feeding import seed_feeder
+from rolloutlog.producers.feeding.feeder_view import FeederView, feeder_views
 from rolloutlog.producers.feeding.fresh_room import FeedLack, FreshRoom, fresh_part
 from rolloutlog.producers.feeding.seed_feeder import SeedFeeder
 from rolloutlog.producers.feeding.task_source import TaskSource, file_tasks
@@ -139,6 +140,7 @@ async def test_why_nothing_is_fed_is_a_line_and_so_is_a_change_of_it(
         feeding = asyncio.create_task(feeder.run())
         first = await wait_for(run, 2)
         await until(lambda: _is_said(caplog, "2 of 4 fresh groups are open, 2 of 2 of this feeder"))
+        assert await feeder_views(run) == [FeederView("sums", 0, 2, feeder.room, FeedLack.OWN_SHARE)], "as in `status`"
         await end(run, first)
         rest = (await wait_for(run, 4))[2:]
         async with Writer(connection_of(run)) as writer:  # as a trainer does of every 2,048 ended groups
@@ -148,6 +150,8 @@ async def test_why_nothing_is_fed_is_a_line_and_so_is_a_change_of_it(
         await end(run, rest[1:])
         assert await feeding == 4
         assert feeder.lack is FeedLack.NO_TASK
+    (view,) = await feeder_views(run)
+    assert (view.lack, view.room.open, view.epoch) == (FeedLack.NO_TASK, 0, 1)
     assert not [said for said in caplog.messages if "can't be read" in said]
     work = LoopWork(run.model_copy(update={"loop": LoopSettings(epochs=1)}), None, {"feeder-0": "sums"})
     assert await work.has_done(Service("feeder-0", ServiceRole.FEEDER, ())), "that it ended by itself is on the log"
