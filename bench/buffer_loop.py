@@ -22,7 +22,7 @@ from bench.report import Figure
 from bench.stages import OTHER, Point, staged
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.buffer.folding.fold import Fold
-from rolloutlog.buffer.shard import event_folding, indexing, outbox
+from rolloutlog.buffer.shard import event_folding, indexing, outbox, rollout_indexing
 from rolloutlog.consumers.buffer_shard import BufferShard
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.settings import Settings
@@ -48,8 +48,8 @@ DECODE = "decode, validate, digest"
 STAGES: tuple[Point, ...] = (
     (Tail, "poll", "fetch"),
     (indexing, "read_headers", DECODE),
-    (indexing, "read_facts", DECODE),
-    (event_folding, "row_of", "row"),
+    (rollout_indexing, "read_facts", DECODE),
+    (event_folding, "rows_of", "row"),
     (Fold, "apply", "fold"),
     (outbox, "written", "encode"),
     (Transaction, "send_fitting", "write"),

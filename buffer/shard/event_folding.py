@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from msgspec.structs import replace
 
@@ -19,7 +20,7 @@ from rolloutlog.buffer.group.source_groups import settled
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.index.rows import CancelRow, Row, SeedRow, TakeRow
 from rolloutlog.buffer.shard.candidate_sampler import CandidateSampler
-from rolloutlog.buffer.shard.indexing import Found, rejected_row, row_of, source_row
+from rolloutlog.buffer.shard.indexing import Found, rejected_row, rows_of, source_row
 from rolloutlog.buffer.shard.member_emitter import MemberEmitter
 from rolloutlog.buffer.shard.outbox import Outbox
 from rolloutlog.buffer.shard.payload_cache import PayloadCache
@@ -27,6 +28,9 @@ from rolloutlog.contract.events.body import Resolved, body_of
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import is_chunk
 from rolloutlog.contract.wire.rejection import Rejected
+
+TOGETHER = 32
+"""Records whose parsed facts are in memory at once: more would be no faster."""
 
 
 @dataclass(slots=True)
@@ -44,20 +48,19 @@ class EventFolding:
 
     def read(self, event: Event, body: Resolved | None = None, *, now: int, clock: float) -> None:
         """Fold one event, from its body (None: the one that it carries); bad ones become dead letters."""
-        self._take(event, self._look(event, body), body, now, clock)
+        self._read([event], [body], now, clock)
 
     def read_all(self, events: Sequence[Event], *, now: int, clock: float) -> None:
-        """Fold events from the bodies that they carry. All are looked at before the first is folded: work of one kind
-        at a time spares a tenth of it, since the processor has its code at hand."""
-        for event, found in [(event, self._look(event)) for event in events]:
-            self._take(event, found, None, now, clock)
+        """Fold events from the bodies that they carry: so many are looked at together as there is room for."""
+        for start in range(0, len(events), TOGETHER):
+            some = events[start : start + TOGETHER]
+            self._read(some, [None] * len(some), now, clock)
 
-    def _look(self, event: Event, body: Resolved | None = None) -> Found | Rejected | None:
-        """Its row, or why it has none; None for a chunk, which is of no group, and the trainer's alone."""
-        try:
-            return None if is_chunk(event) else row_of(event, self.partitions, body, self.types)
-        except Rejected as rejected:
-            return rejected
+    def _read(self, events: Sequence[Event], bodies: Sequence[Resolved | None], now: int, clock: float) -> None:
+        told = [not is_chunk(event) for event in events]  # which is of no group, and the trainer's alone
+        found = iter(rows_of([*compress(events, told)], self.partitions, [*compress(bodies, told)], self.types))
+        for event, body, is_told in zip(events, bodies, told, strict=True):
+            self._take(event, next(found) if is_told else None, body, now, clock)
 
     def _take(
         self, event: Event, found: Found | Rejected | None, body: Resolved | None, now: int, clock: float

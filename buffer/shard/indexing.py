@@ -8,8 +8,7 @@ shard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -27,7 +26,7 @@ from rolloutlog.buffer.index.rows import (
     SeedRow,
     TakeRow,
 )
-from rolloutlog.buffer.sources.eligibility import eligibility_of
+from rolloutlog.buffer.shard.rollout_indexing import Found, or_rejected, rollout_rows
 from rolloutlog.contract.events.body import Resolved
 from rolloutlog.contract.events.event import Event, Outgoing
 from rolloutlog.contract.events.group_events import MemberExpired, read_group_event
@@ -38,7 +37,7 @@ from rolloutlog.contract.events.rollouts import (
     read_seed_cancelled,
     read_taken,
 )
-from rolloutlog.contract.events.validation import read_facts, read_headers
+from rolloutlog.contract.events.validation import read_headers
 from rolloutlog.contract.handles import BEFORE
 from rolloutlog.contract.ids import cancelled_id, id_of, rollout_id, taken_id
 from rolloutlog.contract.record.provenance import STATUS_OF
@@ -51,23 +50,35 @@ MAX_ROW = 40 * 1024
 """Bytes of a row that isn't a rollout's: below the least limit that a topic may have."""
 
 
-class Found(NamedTuple):
-    """The row of an event; `faults` says of each type of derivation why nothing can be derived by it from the sound
-    record that it describes; under "" of all."""
-
-    row: Row
-    faults: Mapping[str, str] = {}
-
-
 def row_of(
     event: Event, partitions: int, body: Resolved | None = None, types: Iterable[AnchorType] = OWN
 ) -> Found:  # fmt: skip
     """The row of an event, from its body (None: the one that it carries), with the anchors of derivations of those
     types. Raises Rejected."""
-    kind = read_headers(event, partitions)
-    if kind in STATUS_OF:
-        return _rollout(event, body, types)
-    return Found(_seed(event, body) if kind is EventType.SEED_EMITTED else _READERS[kind](event))
+    (found,) = rows_of([event], partitions, [body], types)
+    if isinstance(found, Rejected):
+        raise found
+    return found
+
+
+def rows_of(
+    events: Sequence[Event], partitions: int, bodies: Sequence[Resolved | None], types: Iterable[AnchorType] = OWN
+) -> list[Found | Rejected]:
+    """The rows of events, or why they have none: one kind of work at a time, over all of them, so that the processor
+    has its code at hand; that spares a seventh."""
+    kinds = [or_rejected(read_headers, event, partitions) for event in events]
+    pairs = zip(events, bodies, strict=True)
+    records = [pair for pair, kind in zip(pairs, kinds, strict=True) if kind in STATUS_OF]
+    rollouts = iter(rollout_rows(records, types))
+    return [
+        kind if isinstance(kind, Rejected) else next(rollouts) if kind in STATUS_OF else _other(event, kind, body)
+        for event, kind, body in zip(events, kinds, bodies, strict=True)
+    ]
+
+
+def _other(event: Event, kind: EventType, body: Resolved | None) -> Found | Rejected:
+    row = or_rejected(_seed, event, body) if kind is EventType.SEED_EMITTED else or_rejected(_READERS[kind], event)
+    return row if isinstance(row, Rejected) else Found(row)
 
 
 def source_row(
@@ -127,58 +138,6 @@ def rejected_row(event: Event, rejected: Rejected) -> RolloutRow | None:
         env=slot.env,
         derivation=slot.derivation,
     )
-
-
-def _rollout(event: Event, body: Resolved | None, types: Iterable[AnchorType]) -> Found:
-    rollout, facts = read_facts(event, body)
-    slot, trajectory = rollout.slot, rollout.trajectory
-    fit = eligibility_of(rollout, types)
-    row = RolloutRow(
-        offset=event.offset,
-        size=event.handle.size,
-        timestamp=event.timestamp,
-        group=slot.group,
-        group_size=slot.group_size,
-        needed=slot.needed,
-        member=slot.member,
-        attempt=slot.attempt,
-        status=rollout.status,
-        kind=slot.kind,
-        sha256=bytes.fromhex(facts["digest"]),
-        reward=trajectory.reward,
-        tokens=facts["tokens"],
-        sampled=trajectory.response_tokens,
-        turns=facts["turns"],
-        oldest=facts["oldest_policy"],
-        newest=facts["newest_policy"],
-        origin=slot.origin_seed,
-        origin_offset=slot.origin_offset,
-        source=slot.trace,
-        env=slot.env,
-        derivation=slot.derivation,
-        depth=slot.depth or 0,
-        stop=_short(trajectory.record.get("stop_condition")),
-        container=fit.container,
-        unfit=fit.unfit or "",
-        packed=fit.packed,
-        step=event.headers.step if event.headers.step is not None else slot.dispatch_step,
-        branches=facts["branches"],
-        faulty=tuple(sorted(filter(None, fit.faults))),
-        snapshots=fit.snapshots,
-        replay_env=_names_replay_env(slot, trajectory.record),
-    )
-    return Found(row, fit.faults)
-
-
-def _names_replay_env(slot: Slot, record: Mapping[str, Any]) -> bool:
-    """True for what another tool's replay environment derived: its own name is all that was recorded. What was derived
-    here has the innermost environment's, on whatever log it is (decisions/replay#7 and #88)."""
-    is_ours = "source_reward" in record and "replay_task" not in record
-    return slot.derivation is not None and slot.origin_seed is None and not is_ours
-
-
-def _short(text: str | None) -> str | None:
-    return None if text is None else text[:100]
 
 
 def _annotation(event: Event) -> AnnotationRow:
