@@ -24,6 +24,7 @@ from rolloutlog.kafka.read.shared_block import SharedBlock
 BLOCKS = 3
 """One to read from, and two to be written meanwhile."""
 MOMENTS, MOMENT_S = 100, 0.02
+"""How often it is looked, and how long lies between, whether one that has hung up has ended."""
 MODULE = "rolloutlog.kafka.read.reader_program"
 _ANSWERS = msgspec.json.Decoder[Answer](Answer)
 
@@ -51,7 +52,11 @@ class ReaderProcess(asyncio.Protocol):
         ours, theirs = socket.socketpair()
         with theirs:
             self._launch(theirs)
-        await asyncio.get_running_loop().create_connection(lambda: self, sock=ours)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self, sock=ours)
+        except BaseException:
+            ours.close()
+            raise
 
     def _launch(self, theirs: socket.socket) -> None:
         """A new interpreter, which inherits nothing but these files."""
@@ -98,11 +103,12 @@ class ReaderProcess(asyncio.Protocol):
         self._came()
 
     def view(self, frame: Frame) -> memoryview:
-        """The bytes of a frame, to be released before `tell(FreeBlock)`."""
+        """The bytes of a frame, to be released before `free`."""
         return self._blocks[frame.block].read(frame.size)
 
     def free(self, frame: Frame) -> None:
-        """Its block may be written again."""
+        """It was taken, and its block may be written again."""
+        self.frames.remove(frame)
         self.tell(FreeBlock(frame.block))
 
     def tell(self, command: Command) -> None:

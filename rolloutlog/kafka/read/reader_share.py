@@ -83,7 +83,7 @@ class ReaderShare:
         if self._process is None or not self._process.frames:
             return None
         self._deaths = 0
-        frame = self._process.frames.popleft()
+        frame = self._process.frames[0]
         with self._process.view(frame) as view:
             events = events_of(view, self.places)
         self._process.free(frame)
