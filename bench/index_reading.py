@@ -1,21 +1,23 @@
 """Where a restore's time goes: rows of the index read by a bare consumer, by ours, decoded, and folded; and of a round.
 
 Guarantees: the same rows from an embedded broker, one after another in one process, so each figure is what the one
-before it costs and more, but for a round, which is read as a service reads it, without the rows before it; seconds are
-of this process's CPU, for a million rows, the best of ROUNDS. Leaves out: the broker's own time, and memory
-(`restore`).
+before it costs and more, but for a round, which is read as a service reads it, without the rows before it, and for one
+with all rows that came since (`running_index`); seconds are of this process's CPU, for a million rows or live rows, the
+best of ROUNDS. Leaves out: the broker's own time, and memory (`restore`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from time import process_time
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from bench.report import Figure
-from bench.restore import MILLION, ROWS, SETTINGS, live_rows, restored, round_of
+from bench.restore import MILLION, ROWS, SETTINGS, live_rows, records, restored, round_of
+from bench.running_index import RunningIndex
 from rolloutlog.broker import EmbeddedKafka
 from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.index.row_codec import decode, encode, row_event
@@ -34,7 +36,9 @@ from rolloutlog.kafka.write.writing import Writer
 NAME = "index_reading"
 ROUNDS = 3
 BARE, OURS, DECODED, FOLDED = "a bare consumer", "ours", "and decoded", "and folded"
-ROUND = "in a round"
+ROUND, RUN = "in a round", "after a run"
+AT_REST, RUNNING = 0, 1
+"""Partitions."""
 
 
 def measure() -> list[Figure]:
@@ -47,7 +51,8 @@ def measure() -> list[Figure]:
 async def _seconds(servers: str) -> dict[str, float]:
     connection = await _filled(servers)
     reads: dict[str, Callable[[Connection], Awaitable[None]]] = {
-        BARE: _bare, OURS: _ours, DECODED: _decoded, FOLDED: _folded, ROUND: _in_a_round,
+        BARE: _bare, OURS: _ours, DECODED: _decoded, FOLDED: _folded,
+        ROUND: partial(_restored, partition=AT_REST), RUN: partial(_restored, partition=RUNNING),
     }  # fmt: skip
     best = dict.fromkeys(reads, float("inf"))
     for _ in range(ROUNDS):
@@ -59,17 +64,19 @@ async def _seconds(servers: str) -> dict[str, float]:
 
 
 async def _filled(servers: str) -> Connection:
-    """A namespace with an index of that many rows."""
+    """A namespace with an index of that many rows, and one of a shard with as many sources that goes on."""
     settings = Settings.model_validate(
-        {"namespace": "read", "bootstrap_servers": servers, "topics": {"partitions": 1}, "buffer": {"capacity": ROWS}}
+        {"namespace": "read", "bootstrap_servers": servers, "topics": {"partitions": 2}, "buffer": {"capacity": ROWS}}
     )
     connection = await connect(settings)
     await create_topics(connection, settings)
     async with Writer(connection) as writer:
         values = live_rows(trained=True)
         rows, state = round_of(restored(values), len(values))
-        for value in [*values, *rows, encode(state)]:
-            await writer.send(row_event(decode(value), partition=0, source="/bench", now=1))
+        running = RunningIndex(settings.buffer, records).before_a_round_ends()
+        for partition, written in ((AT_REST, [*values, *rows, encode(state)]), (RUNNING, running.rows)):
+            for value in written:
+                await writer.send(row_event(decode(value), partition=partition, source="/bench", now=1))
     return connection
 
 
@@ -112,10 +119,10 @@ async def _folded(connection: Connection) -> None:
     fold.forgettable()
 
 
-async def _in_a_round(connection: Connection) -> None:
-    ends = await ends_of(connection, Topic.ROLLOUT_INDEX, 0)
-    index = (await read_index(connection, {0: ends}))[0]
-    shard = Shard.empty(0, Settings.model_validate({"namespace": "read", "buffer": SETTINGS}))
+async def _restored(connection: Connection, partition: int) -> None:
+    ends = await ends_of(connection, Topic.ROLLOUT_INDEX, partition)
+    index = (await read_index(connection, {partition: ends}))[partition]
+    shard = Shard.empty(partition, Settings.model_validate({"namespace": "read", "buffer": SETTINGS}))
     await restore_all(shard, index)
     if len(shard.fold.pool.sources) != ROWS:
         raise AssertionError(f"{len(shard.fold.pool.sources)} sources of {ROWS}")
@@ -124,7 +131,7 @@ async def _in_a_round(connection: Connection) -> None:
 
 def _figures(seconds: dict[str, float]) -> Iterable[Figure]:
     for name, spent in seconds.items():
-        target = "<= 10" if name in (FOLDED, ROUND) else ""
+        target = "<= 10" if name in (FOLDED, ROUND, RUN) else ""
         yield Figure(
             bench=NAME, name=f"{MILLION:,} rows, {name}", value=spent * MILLION / ROWS, unit="s", target=target,
             ratio=spent / seconds[BARE], against=BARE,

@@ -18,11 +18,14 @@ from msgspec.structs import replace
 
 from bench.index_rows import SIZE, row
 from bench.report import Figure
+from bench.running_index import RunningIndex
 from rolloutlog.buffer.derivations.protocol import AnchorPoint
 from rolloutlog.buffer.folding.fold import Fold
 from rolloutlog.buffer.folding.row_restoring import RowRestoring
 from rolloutlog.buffer.index.ended_chunks import CHUNK
 from rolloutlog.buffer.index.packed_anchors import pack
+from rolloutlog.buffer.index.rollout_row import RolloutRow
+from rolloutlog.buffer.index.round_rows import RoundRow
 from rolloutlog.buffer.index.row_codec import decode, encode
 from rolloutlog.buffer.index.rows import ChunkRow, FinalRow, StateRow
 from rolloutlog.contract.ids import ID_BYTES, id_of
@@ -38,15 +41,22 @@ CHUNKS = 488
 SETTINGS = BufferSettings(capacity=MILLION)
 
 
+def records(group: str, first: int) -> list[RolloutRow]:
+    """Rows of the records of a group, from that offset on."""
+    found: list[RolloutRow] = []
+    for offset in range(first, first + SIZE):
+        points = (AnchorPoint(AnchorKind.TOOL_CALL, 3 + 2 * turn, 500 * turn + offset % 499) for turn in range(3))
+        found.append(replace(row(group, offset % SIZE, offset), packed=pack(points), sha256=_digest(offset)))
+    return found
+
+
 def live_rows(*, trained: bool) -> list[bytes]:
     """Rows of records; `trained`: with the final event of each group, of which the seed was deleted before it was
     read."""
     found: list[bytes] = []
     for group in range(ROWS // SIZE):
         name, end = id_of("live", group), (group + 1) * SIZE
-        for offset in range(end - SIZE, end):
-            points = (AnchorPoint(AnchorKind.TOOL_CALL, 3 + 2 * turn, 500 * turn + offset % 499) for turn in range(3))
-            found.append(encode(replace(row(name, offset % SIZE, offset), packed=pack(points), sha256=_digest(offset))))
+        found += map(encode, records(name, end - SIZE))
         if trained:
             found.append(encode(FinalRow(group, id_of(name, "final"), name, end, None)))
     return found
@@ -143,6 +153,23 @@ def _in_a_round() -> Iterable[Figure]:
     )
 
 
+def _after_a_run() -> Iterable[Figure]:
+    """Seconds of a restore where a round is all but whole, with what came since the one before began, and how many rows
+    that are for each source."""
+    rows, state = RunningIndex(SETTINGS.model_copy(update={"capacity": ROWS}), records).before_a_round_ends()
+    with SeldomCollected():
+        start = process_time()
+        fold = recalled(rows[state.reads :], state.reads, state)
+        seconds = process_time() - start
+    if len(fold.pool.sources) != ROWS:
+        raise AssertionError(f"{len(fold.pool.sources)} sources of {ROWS}")
+    read = sum(not isinstance(decode(value), RoundRow) for value in rows[state.reads :])
+    yield Figure(
+        bench=NAME, name=f"{MILLION:,} live rows, after a run", value=seconds * MILLION / ROWS, unit="s", target="<= 10"
+    )
+    yield Figure(bench=NAME, name="rows read besides the round, after a run", value=read * MILLION / ROWS, unit="rows")
+
+
 def _chunk(number: int) -> bytes:
     names = (hashlib.blake2b(f"{number}.{n}".encode(), digest_size=ID_BYTES).digest() for n in range(CHUNK))
     return encode(ChunkRow(number, number - 1 if number else None, b"".join(names), number + 1))
@@ -180,4 +207,5 @@ def measure() -> Iterable[Figure]:
     yield from _live("of trained groups", trained=True)
     yield from _live("of open groups", trained=False)
     yield from _in_a_round()
+    yield from _after_a_run()
     yield from _ended()

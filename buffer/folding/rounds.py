@@ -31,11 +31,11 @@ from rolloutlog.contract.handles import BEFORE
 
 LEAST = 65_536
 """Rows between two rounds, at least."""
-SHARE = 4
+SHARE = 8
 """One row for so many sources between two rounds: so many sources are written down per row that comes."""
 MOST_ROWS = 8
 """Rows of a round in one transaction."""
-AHEAD = 16
+AHEAD = 32
 """Sources and groups in one transaction for each other row, at least: so a round ends before much has come."""
 MOST_BYTES = 32 * 1024
 """Of such a row: below the least limit that a topic may have."""
