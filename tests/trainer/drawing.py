@@ -11,7 +11,7 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.trainer.dispatch.batch import DrawnGroup, drawn
 from rolloutlog.trainer.dispatch.decision import Ready
 from rolloutlog.trainer.dispatch.finals import final_of
-from rolloutlog.trainer.dispatch.sampler import Pick
+from rolloutlog.trainer.dispatch.pick import Pick
 from tests.trainer.desk import Desk
 
 

@@ -14,7 +14,8 @@ from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.vocabulary import DropReason, Status, Verdict
 from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy
 from rolloutlog.trainer.dispatch.order import OldestFirst
-from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
+from rolloutlog.trainer.dispatch.pick import Pick
+from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from tests.trainer.desk import Desk, ended, live, rollout

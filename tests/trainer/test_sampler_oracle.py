@@ -15,7 +15,8 @@ from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.contract.vocabulary import Status
 from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Held, Ready
 from rolloutlog.trainer.dispatch.order import Key, OldestFirst
-from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
+from rolloutlog.trainer.dispatch.pick import Pick
+from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 from tests.trainer.desk import Desk, ended, live, pending_reward, rollout
 
@@ -41,8 +42,8 @@ class Plain(Sampler):
     def settle_one(self, pending: PendingGroup, step: int | None) -> None:
         decision = self._decide(pending, step)
         self._act(pending, decision, step)
-        if self.dispatch.required(pending, self._now(pending)) is None:
-            self._look_at_prefixes(pending, pending.aborted, step)
+        if self.dispatch.required(pending, self._awaited.now(pending)) is None:
+            self._awaited.look_at_prefixes(pending, pending.aborted, step)
         self.held.pop(pending.id, None)
         if isinstance(decision, Ready | Held):
             self.held[pending.id] = (self.order.key(pending, decision.verdict), isinstance(decision, Held))

@@ -21,7 +21,8 @@ from rolloutlog.contract.vocabulary import Status
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import OldestFirst
-from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
+from rolloutlog.trainer.dispatch.pick import Pick
+from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.groups.announced import Announced, announced
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.member_sets import members_in

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rolloutlog.contract.settings import TrainerSettings
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of
-from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
+from rolloutlog.trainer.dispatch.pick import Pick
+from rolloutlog.trainer.dispatch.sampler import Sampler
 from tests.trainer.desk import Desk, live, rollout
 
 UNBOUNDED = {"staleness": {"max_staleness": None}}

@@ -17,7 +17,7 @@ from rolloutlog.contract.record import value
 from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.vocabulary import DropReason
 from rolloutlog.contract.wire.refusal import text_of
-from rolloutlog.trainer.dispatch.sampler import Pick
+from rolloutlog.trainer.dispatch.pick import Pick
 from rolloutlog.trainer.groups.attempts import Attempts
 from rolloutlog.trainer.groups.filters import DETAIL
 from rolloutlog.trainer.groups.held_payload import Payload

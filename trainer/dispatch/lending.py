@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from rolloutlog.trainer.dispatch.batch import Batch, drawn
-from rolloutlog.trainer.dispatch.sampler import Pick, Sampler
+from rolloutlog.trainer.dispatch.pick import Pick
+from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.groups.pending_group import PendingGroup
 
 

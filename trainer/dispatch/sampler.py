@@ -3,12 +3,13 @@
 Guarantees: pure; a group that expires or is dropped on the way becomes an unwritten event at once, with the step that
 it was judged for; `pick` takes nothing away. An event is worked off without looking at the other members of its group
 or at other groups: a group is judged when enough of its members are there, when its deadline passes, when a step is
-reached at which the verdict on it may change, and when it is drawn. Leaves out: payloads, writing and waiting.
+reached at which the verdict on it may change, and when it is drawn. Leaves out: who is asked for members that a group
+lacks (`awaited_members`), payloads, writing and waiting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -17,28 +18,17 @@ from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.vocabulary import Verdict
 from rolloutlog.trainer.dispatch.admission import Admission, admission_of
+from rolloutlog.trainer.dispatch.awaited_members import AwaitedMembers
 from rolloutlog.trainer.dispatch.by_headers import ready_by_headers
-from rolloutlog.trainer.dispatch.deadlines import Deadlines
 from rolloutlog.trainer.dispatch.decision import Decision, DispatchPolicy, Drop, Held, Ready, Reroll, Waiting
-from rolloutlog.trainer.dispatch.finals import expired_of, final_of
+from rolloutlog.trainer.dispatch.finals import final_of
 from rolloutlog.trainer.dispatch.order import Order
+from rolloutlog.trainer.dispatch.pick import Pick
 from rolloutlog.trainer.dispatch.settled_groups import Judgement, SettledGroup, SettledGroups
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.pending_group import PendingGroup
-from rolloutlog.trainer.staleness.verdicts import GroupVerdict, MemberVerdict
-
-Due = tuple[int, str]
-"""A step, and the group to look at then."""
-
-
-@dataclass(slots=True, frozen=True)
-class Pick:
-    """A group that is ready, and the verdict on the members that are kept."""
-
-    pending: PendingGroup
-    verdict: GroupVerdict
-    final: GroupFinal
+from rolloutlog.trainer.staleness.verdicts import GroupVerdict
 
 
 @dataclass(slots=True)
@@ -53,16 +43,15 @@ class Sampler:
     unwritten: UnwrittenEvents = field(default_factory=UnwrittenEvents)
     _settled: SettledGroups = field(default_factory=SettledGroups)
     _doubtful: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
-    _steps: list[Due] = field(default_factory=list[Due])
-    _deadlines: Deadlines = field(default_factory=Deadlines)
-    _prefixes: dict[str, tuple[int, PendingGroup]] = field(default_factory=dict[str, tuple[int, PendingGroup]])
-    _withheld: dict[str, PendingGroup] = field(default_factory=dict[str, PendingGroup])
+    _steps: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    _awaited: AwaitedMembers = field(init=False)
     _admission: Admission = field(init=False)
     _digest: str = field(init=False)
     _waits_for_all: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._waits_for_all = isinstance(self.dispatch.settings.straggler, Wait)
+        self._awaited = AwaitedMembers(self.assemblies, self.dispatch, self.unwritten)
         self._admission = admission_of(self.dispatch.settings)
         self._digest = self.dispatch.settings.digest  # asked once, since it is dear
 
@@ -79,12 +68,12 @@ class Sampler:
     @property
     def has_deadlines(self) -> bool:
         """True where time alone may settle a group."""
-        return bool(self._deadlines)
+        return self._awaited.has_deadlines
 
     @property
     def withheld(self) -> int:
         """Groups that lack members whom nobody is asked for before newer weights are published."""
-        return len(self._withheld)
+        return self._awaited.withheld
 
     def doomed(self, step: int | None) -> bool:
         """True while nothing that is sampled from now on can be trained at `step`: only newer weights help. Whoever
@@ -102,10 +91,10 @@ class Sampler:
             self._admission.saw(pending)
             if self._waits_for_all and pending.is_short:  # as most do that something came for
                 return
-        if settled is None and self._waits(pending):
-            self._look_at_prefixes(pending, pending.just_aborted(), step)
+        if settled is None and self._awaited.lacks(pending):
+            self._awaited.look_at_prefixes(pending, pending.just_aborted(), step)
             return
-        most = self.dispatch.quorum(pending, self._now(pending)).keep
+        most = self.dispatch.quorum(pending, self._awaited.now(pending)).keep
         if settled is None or pending.stirred or settled.members < most:
             self._judge(pending, step)
         else:
@@ -113,9 +102,8 @@ class Sampler:
 
     def settle_overdue(self, step: int | None) -> None:
         """Judge the groups whose deadline the partition's time has passed."""
-        for partition in self._deadlines.partitions:
-            for group in self._deadlines.passed(partition, self.assemblies[partition].time.now):
-                self.settle(partition, group, step)
+        for partition, group in self._awaited.overdue():
+            self.settle(partition, group, step)
 
     def to_read(self, size: int, step: int | None) -> list[PendingGroup]:
         """Groups whose values must be read before `size` can be picked, and then settled again."""
@@ -167,9 +155,9 @@ class Sampler:
 
     def begin_again(self) -> None:
         """Another pass begins: nothing is settled, noted or due."""
-        self._settled, self._deadlines, self._steps = SettledGroups(), Deadlines(), []
-        for known in (self._doubtful, self._prefixes, self._withheld):
-            known.clear()
+        self._settled, self._steps = SettledGroups(), []
+        self._doubtful.clear()
+        self._awaited.clear()
         self._admission = admission_of(self.dispatch.settings)
 
     def ended(self, groups: Iterable[PendingGroup]) -> None:
@@ -184,69 +172,25 @@ class Sampler:
             self._admission.gave_back(pending)
             self.settle(pending.partition, pending.id, step)
 
-    def _waits(self, pending: PendingGroup) -> bool:
-        """True while members are awaited; a deadline is noted."""
-        if self.dispatch.required(pending, self._now(pending)) is not None:
-            return False
-        self._note_deadline(pending)
-        return True
-
-    def _note_deadline(self, pending: PendingGroup) -> None:
-        self._deadlines.note(pending, self.dispatch.due(pending, self._now(pending)))
-
-    def _now(self, pending: PendingGroup) -> int:
-        return self.assemblies[pending.partition].time.now
-
-    def _look_at_prefixes(self, pending: PendingGroup, members: Collection[int], step: int | None) -> None:
-        """Of a group that waits, say which aborted members must not be resumed, and note when others mustn't."""
-        if not members or step is None or not self.dispatch.askable(pending, self._now(pending)):
-            return
-        spent, due = self.dispatch.spent(pending, members, step)
-        if spent and self.dispatch.doomed(step, pending.env):
-            self._withheld[pending.id] = pending
-        else:
-            self._expire(pending, spent, step + 1)
-        if due is not None and due < self._prefixes.get(pending.id, (due + 1, pending))[0]:
-            self._prefixes[pending.id] = (due, pending)
-            heappush(self._steps, (due, pending.id))
-
-    def _reach_prefixes(self, group: str, due: int, step: int) -> None:
-        """A step at which prefixes are spent, unless nobody would resume them, or more was noted since."""
-        noted, pending = self._prefixes.get(group, (None, None))
-        if pending is None or noted != due:
-            return
-        del self._prefixes[group]
-        there = self.assemblies[pending.partition].groups.get(group) is pending
-        if there and not pending.drawn and self._settled.get(group) is None and self._waits(pending):
-            self._look_at_prefixes(pending, pending.aborted, step)
-
-    def _expire(self, pending: PendingGroup, members: Iterable[MemberVerdict], step: int) -> None:
-        for member in members:
-            event = expired_of(pending, member, step=step, timeline=self.dispatch.history.timeline)
-            self.unwritten.expired.append(event)
-            pending.expire(member.member, member.attempt, self._now(pending))
-        self._note_deadline(pending)
-
     def _ask_withheld(self, step: int | None) -> None:
         """Weights may have been published, so that it is worth asking again."""
-        for pending in [p for p in self._withheld.values() if not self.dispatch.doomed(step, p.env)]:
-            del self._withheld[pending.id]
-            if pending.drawn or self.assemblies[pending.partition].groups.get(pending.id) is not pending:
-                continue
-            if self._waits(pending):
-                self._look_at_prefixes(pending, pending.aborted, step)
+        for pending in self._awaited.released(step):
+            if self._awaited.lacks(pending):
+                self._awaited.look_at_prefixes(pending, pending.aborted, step)
             else:
                 self._judge(pending, step)
 
     def _reach(self, step: int) -> None:
-        """Judge the groups on which the verdict may change at this step."""
+        """Judge the groups on which the verdict may change at this step; prefixes that are spent by then matter while
+        somebody would resume them."""
         while self._steps and self._steps[0][0] <= step:
             due, group = heappop(self._steps)
             settled = self._settled.get(group)
             if settled is not None and settled.due == due:
                 self._judge(settled.pending, step)
-            else:
-                self._reach_prefixes(group, due, step)
+        for pending in self._awaited.spent_by(step):
+            if self._settled.get(pending.id) is None and self._awaited.lacks(pending):
+                self._awaited.look_at_prefixes(pending, pending.aborted, step)
 
     def _judge(self, pending: PendingGroup, step: int | None) -> None:
         if pending.unread:
@@ -258,7 +202,7 @@ class Sampler:
         """Judge a group by its headers, as far as that goes."""
         self._unsettle(pending.id)
         pending.stirred = False
-        most = self.dispatch.quorum(pending, self._now(pending)).keep
+        most = self.dispatch.quorum(pending, self._awaited.now(pending)).keep
         at = self.dispatch.judged_for(step)
         verdict = None if at is None else ready_by_headers(pending, self.dispatch, at, most)
         if verdict is None:
@@ -278,11 +222,11 @@ class Sampler:
         return history.current_timeline, len(history.forks)
 
     def _decide(self, pending: PendingGroup, step: int | None) -> Decision:
-        return self.dispatch.decide(pending, step, self.assemblies[pending.partition].time.now)
+        return self.dispatch.decide(pending, step, self._awaited.now(pending))
 
     def _act(self, pending: PendingGroup, decision: Decision, step: int | None) -> None:
         self._unsettle(pending.id)
-        self._withheld.pop(pending.id, None)
+        self._awaited.release(pending)
         pending.stirred = False
         self._admission.saw(pending)
         match decision:
@@ -294,18 +238,18 @@ class Sampler:
                 judged = Judgement(decision, step, self._timelines) if isinstance(decision, Ready) else None
                 self._place(pending, verdict, held=isinstance(decision, Held), due=due, judged=judged)
             case Reroll(withheld=True):
-                self._withheld[pending.id] = pending
+                self._awaited.withhold(pending)
             case Reroll(verdict, members):
-                self._expire(pending, members, verdict.step)
-                self._look_at_prefixes(pending, pending.aborted, step)
+                self._awaited.expire(pending, members, verdict.step)
+                self._awaited.look_at_prefixes(pending, pending.aborted, step)
             case Drop():
                 final = self._final(pending, decision, step)
                 self.unwritten.dropped.append(final)
                 self._admission.ended(pending)
                 self.assemblies[pending.partition].end(pending.id)
             case Waiting():
-                self._note_deadline(pending)
-                self._look_at_prefixes(pending, pending.aborted, step)
+                self._awaited.note_deadline(pending)
+                self._awaited.look_at_prefixes(pending, pending.aborted, step)
 
     def _place(
         self,

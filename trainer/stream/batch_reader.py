@@ -24,7 +24,7 @@ from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
-from rolloutlog.trainer.dispatch.sampler import Pick
+from rolloutlog.trainer.dispatch.pick import Pick
 from rolloutlog.trainer.stream.loading import load
 from rolloutlog.trainer.stream.opening import Parts
 from rolloutlog.trainer.stream.starting import Start, first_step

@@ -18,7 +18,7 @@ from rolloutlog.contract.handles import Handle
 from rolloutlog.contract.wire.rejection import Rejected
 from rolloutlog.kafka.blobs.blob_store import BlobStore, resolve_body
 from rolloutlog.kafka.read.payloads import PayloadReader
-from rolloutlog.trainer.dispatch.sampler import Pick
+from rolloutlog.trainer.dispatch.pick import Pick
 from rolloutlog.trainer.groups.announced import Announced
 from rolloutlog.trainer.groups.arrivals import Arrival, arrivals
 from rolloutlog.trainer.groups.pending_group import PendingGroup
