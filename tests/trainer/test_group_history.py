@@ -9,7 +9,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.trainer.groups.assembly import Assembly
-from rolloutlog.trainer.stream.group_history import GroupHistory
+from rolloutlog.trainer.restarts.group_history import GroupHistory
 from rolloutlog.trainer.stream.group_view import informed
 from rolloutlog.trainer.stream.starting import Start, first_step
 

@@ -18,8 +18,8 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.read.ends import ends_of
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.write.transactions import Transaction, TransactionalWriter
-from rolloutlog.trainer.dispatch.step import StepWriter
 from rolloutlog.trainer.steps.step_events import first_events
+from rolloutlog.trainer.steps.step_writer import StepWriter
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from tests.producers.log import until
 from tests.trainer.desk import rollout

@@ -13,8 +13,8 @@ from rolloutlog.contract.errors import BrokerUnreachable, ClientFailed, Fenced
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.group_events import GroupFinal, final_event
 from rolloutlog.contract.vocabulary import DropReason
-from rolloutlog.trainer.dispatch.step import StepWriter
-from rolloutlog.trainer.dispatch.writer_mark import WriterMark, has_written, read_marks
+from rolloutlog.trainer.steps.step_writer import StepWriter
+from rolloutlog.trainer.steps.writer_mark import WriterMark, has_written, read_marks
 from tests.trainer.log import Log, now
 from tests.trainer.wire_faults import MOMENTS, STEP, WireFaults, lost, silence
 

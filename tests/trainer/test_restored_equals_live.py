@@ -33,10 +33,10 @@ from rolloutlog.trainer.dispatch.sampler import Sampler
 from rolloutlog.trainer.groups import ended_groups
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.rollout_facts import fact_of
+from rolloutlog.trainer.restarts.restoring import EndingsFold, known_event
+from rolloutlog.trainer.restarts.sound_marks import RecalledChunks, SoundMarks, marks_of
 from rolloutlog.trainer.steps.closing import closing_of
 from rolloutlog.trainer.steps.step_events import step_events
-from rolloutlog.trainer.stream.restoring import EndingsFold, known_event
-from rolloutlog.trainer.stream.sound_marks import RecalledChunks, SoundMarks, marks_of
 from tests.trainer.desk import ended, rollout
 
 GROUPS, SIZE = 12, 2

@@ -2,7 +2,7 @@
 
 Guarantees: a final event lists every member, with handle and verdict of the record that stood and its lengths, so
 that what was dropped or left over can be compared with what was trained; a handle is never one that was rejected.
-Leaves out: deciding (`decision`) and writing (`step`).
+Leaves out: deciding (`decision`) and writing (`rolloutlog.trainer.steps.step_writer`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a step says: its records, what it leaves for the next start, and its report."""
+"""What a step says: its records, who writes them, what it leaves for the next start, and its report."""

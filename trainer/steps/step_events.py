@@ -1,7 +1,7 @@
 """The records of a train step and of a trainer's start, in their order (design/trainer#steps).
 
 Guarantees: pure; what is given to one call belongs into one transaction. Leaves out: writing
-(`rolloutlog.trainer.dispatch.step`).
+(`rolloutlog.trainer.steps.step_writer`).
 """
 
 from __future__ import annotations

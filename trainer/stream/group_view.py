@@ -22,10 +22,10 @@ from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.group_row import group_row
 from rolloutlog.trainer.groups.assembly import Assembly
-from rolloutlog.trainer.stream.group_history import GroupHistory, read_group_history
+from rolloutlog.trainer.restarts.group_history import GroupHistory, read_group_history
+from rolloutlog.trainer.restarts.restoring import read_rejected
 from rolloutlog.trainer.stream.intake import Budget, Intake
 from rolloutlog.trainer.stream.opening import cut_below
-from rolloutlog.trainer.stream.restoring import read_rejected
 from rolloutlog.trainer.stream.rollout_log import open_rollout_log
 from rolloutlog.trainer.stream.starting import Start, first_step
 

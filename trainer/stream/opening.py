@@ -30,13 +30,13 @@ from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
 from rolloutlog.trainer.dispatch.order import order_of
 from rolloutlog.trainer.dispatch.sampler import Sampler
-from rolloutlog.trainer.dispatch.step import StepWriter
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.filters import GroupFilter
+from rolloutlog.trainer.restarts.restoring import Restored, read_rejected, restore_endings
+from rolloutlog.trainer.restarts.sealed_records import check_seals
+from rolloutlog.trainer.steps.step_writer import StepWriter
 from rolloutlog.trainer.stream.intake import Budget, Intake
-from rolloutlog.trainer.stream.restoring import Restored, read_rejected, restore_endings
 from rolloutlog.trainer.stream.rollout_log import RolloutLog, open_rollout_log
-from rolloutlog.trainer.stream.sealed_records import check_seals
 from rolloutlog.trainer.stream.seed_reader import SeedReader
 from rolloutlog.trainer.stream.starting import (
     Start,

@@ -28,7 +28,7 @@ from rolloutlog.kafka.run_record import RunRecord
 from rolloutlog.kafka.source_log import LOST, source_ends, source_of
 from rolloutlog.trainer.groups.assembly import Assembly
 from rolloutlog.trainer.groups.draw_offsets import DrawOffsets
-from rolloutlog.trainer.stream.restoring import known_event, read_between
+from rolloutlog.trainer.restarts.restoring import known_event, read_between
 
 FETCH_WAIT_MS = 20
 """How long a broker keeps a fetch that finds nothing. A record waits for the answer to a fetch that is out for other

@@ -25,9 +25,9 @@ from rolloutlog.kafka.read.reading import settled
 from rolloutlog.kafka.read.tail import SILENCE_S
 from rolloutlog.trainer.dispatch.finals import final_of
 from rolloutlog.trainer.groups.pending_group import PendingGroup
+from rolloutlog.trainer.restarts.restoring import read_between
 from rolloutlog.trainer.staleness.verdicts import GroupVerdict
 from rolloutlog.trainer.stream.opening import Parts
-from rolloutlog.trainer.stream.restoring import read_between
 from rolloutlog.trainer.stream.seed_reader import origin_of
 from rolloutlog.trainer.stream.starvation import no_policy
 from rolloutlog.trainer.stream.step_recorder import StepRecorder

@@ -24,8 +24,8 @@ from rolloutlog.kafka.read.ends import Ends, Place
 from rolloutlog.kafka.read.policy_log import PolicyLog
 from rolloutlog.kafka.run_record import RunRecord
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE
+from rolloutlog.trainer.restarts.sound_marks import LOST_HINT, SoundMarks, sound_marks
 from rolloutlog.trainer.steps.step_events import first_events, resumed_events
-from rolloutlog.trainer.stream.sound_marks import LOST_HINT, SoundMarks, sound_marks
 
 log = logging.getLogger(__name__)
 

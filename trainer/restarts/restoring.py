@@ -32,7 +32,7 @@ from rolloutlog.kafka.read.ends import Ends, Place, ends_at
 from rolloutlog.kafka.read.reading import settled
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.trainer.groups.ended_groups import EndedGroups
-from rolloutlog.trainer.stream.sound_marks import SoundMarks
+from rolloutlog.trainer.restarts.sound_marks import SoundMarks
 
 log = logging.getLogger(__name__)
 

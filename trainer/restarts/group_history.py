@@ -15,7 +15,7 @@ from rolloutlog.contract.policies import History
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.ends import ends_at
-from rolloutlog.trainer.stream.restoring import known_event, read_between
+from rolloutlog.trainer.restarts.restoring import known_event, read_between
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The mark of the trainer that writes: who it is and how many of its writes are on the log (design/trainer#pen).
 
 Guarantees: each transaction of a trainer ends with its mark, a cursor on `run`, so that whoever reads it knows which of
-its writes are there. Leaves out: writing, and what follows (`step`).
+its writes are there. Leaves out: writing, and what follows (`step_writer`).
 """
 
 from __future__ import annotations

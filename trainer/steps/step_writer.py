@@ -31,7 +31,7 @@ from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.kafka.write.batching import Written
 from rolloutlog.kafka.write.transactions import Transaction, TransactionalWriter
 from rolloutlog.kafka.write.writing import now_ms
-from rolloutlog.trainer.dispatch.writer_mark import PLACE, WriterMark, has_written, newest_mark, read_marks
+from rolloutlog.trainer.steps.writer_mark import PLACE, WriterMark, has_written, newest_mark, read_marks
 
 START_AGAIN = "start again: a new GroupStream goes on from what is on the log"
 PATIENCE_S = 60.0

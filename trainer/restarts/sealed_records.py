@@ -3,7 +3,7 @@
 Guarantees: a resume that would make void what ended groups below a seal is refused, and the groups are named; nothing
 is read for one that wouldn't. It is asked before a resume is written and once more after, as a collection looks for
 resumes after it has sealed and before it deletes, so one of the two sees the other. Leaves out: records that retention
-or hands have deleted (`opening`).
+or hands have deleted (`rolloutlog.trainer.stream.opening`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import HIDDEN_S, Connection
 from rolloutlog.kafka.read.reading import read_to_end, settled
 from rolloutlog.kafka.run_record import read_run
-from rolloutlog.trainer.stream.restoring import known_event
+from rolloutlog.trainer.restarts.restoring import known_event
 
 NAMED = 5
 
