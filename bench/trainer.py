@@ -41,6 +41,7 @@ from rolloutlog.kafka.run_record import declare
 from rolloutlog.kafka.write.writing import Writer
 from rolloutlog.producers.checked_record import checked_rollout
 from rolloutlog.trainer.batches import micro_batches, samples, tensors
+from rolloutlog.trainer.batches.column_memory import ColumnMemory
 from rolloutlog.trainer.batches.tensors import PackedBatch
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy
@@ -69,7 +70,7 @@ STAGES: tuple[Point, ...] = (
     (StepRecorder, "_write_step", "tell"),
     (samples, "samples_of", "pack"),
     (micro_batches, "micro_batches", "pack"),
-    (tensors.PackedBatch, "of", "pack"),
+    (tensors.PackedBatch, "each", "pack"),
 )
 READING = ("fetch", "digest", "decode, validate")
 """Stages that need nothing but a partition and its records; with readers `fetch` is done in other processes."""
@@ -214,15 +215,16 @@ def _split(servers: str) -> Iterator[Figure]:
 async def _in_turn(settings: Settings) -> float:
     async with GroupStream(settings, Start(step=3)) as stream:
         start = process_time()
+        memory = ColumnMemory()
         async for batch in stream.batches(drain=True):
-            _packed(batch)
+            _packed(batch, memory)
             await stream.trained(batch, publish="file:///w")
         return process_time() - start
 
 
-def _packed(batch: Batch) -> list[PackedBatch]:
+def _packed(batch: Batch, memory: ColumnMemory | None = None) -> list[PackedBatch]:
     (packs,) = micro_batches.micro_batches(samples.samples_of(batch), PACK)
-    return [PackedBatch.of(pack) for pack in packs]
+    return PackedBatch.each(packs, memory)
 
 
 def _memory(servers: str) -> Iterator[Figure]:

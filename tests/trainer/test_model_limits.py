@@ -50,6 +50,25 @@ def test_what_a_module_raises_is_told_as_its_own_with_its_groups() -> None:
     assert "model.vocabulary" in caught.value.hint
 
 
+class FailsBack(torch.autograd.Function):
+    """Identity whose gradient doesn't fit in memory."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
+        return logits.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return gradients[0].new_empty(1 << 60)
+
+
+def test_what_a_backward_raises_is_told_as_the_models_too() -> None:
+    """The allocator's own error, of an exabyte."""
+    with pytest.raises(ModelFailed, match=r"gradient raised RuntimeError: .* pack of 7 tokens of groups g") as caught:
+        stepped(Giving(FailsBack.apply), Settings())
+    assert "training.max_tokens" in caught.value.hint
+
+
 class Giving(torch.nn.Module):
     """A module that makes something of its logits."""
 

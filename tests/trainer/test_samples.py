@@ -120,6 +120,32 @@ def test_a_named_column_of_several_shapes_is_refused() -> None:
         samples_of([drawn_group(*made)], columns=["routed_experts"])
 
 
+@pytest.mark.parametrize(
+    ("kinds", "made"),
+    [
+        ((np.int64, np.int64), "int64"),
+        ((np.uint8, np.int32), "int32"),
+        ((np.int32, np.float32), "float64"),
+        ((np.int64, np.uint64), None),
+        ((np.int64, np.float32), None),
+    ],
+)
+def test_a_named_column_keeps_every_number_or_is_refused(kinds: tuple[type[np.generic], ...], made: str | None) -> None:
+    """The largest of each dtype, which float64 doesn't hold of 64 bits."""
+    both = [rollout(i) for i in range(2)]
+    largest = [np.iinfo(kind).max if issubclass(kind, np.integer) else 0.5 for kind in kinds]
+    for one, kind, number in zip(both, kinds, largest, strict=True):
+        one.trajectory.columns["told"] = Column(np.full(2, number, kind), "sampled")
+    group = drawn_group(*both)
+    if made is None:
+        with pytest.raises(SettingsError, match=r"column told holds \w+ and \w+, and no dtype holds every number"):
+            samples_of([group], columns=["told"])
+    else:
+        table = samples_of([group], columns=["told"])
+        found = table.columns["told"][table.columns["labels"] != IGNORED]
+        assert (found.dtype.name, found.tolist()) == (made, [number for number in largest for _ in range(2)])
+
+
 @pytest.mark.parametrize("name", OWN)
 def test_a_named_column_takes_the_place_of_none_that_packs_have(name: str) -> None:
     made = [rollout(i) for i in range(2)]

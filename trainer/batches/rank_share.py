@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rolloutlog.contract.errors import SettingsError
+from rolloutlog.trainer.batches.column_memory import ColumnMemory
 from rolloutlog.trainer.batches.losses import Denominators
 from rolloutlog.trainer.batches.micro_batches import Overlong, micro_batches
 from rolloutlog.trainer.batches.samples import SampleTable
@@ -35,9 +36,16 @@ def nothing() -> MiniBatch:
 
 
 def rank_shares(
-    table: SampleTable, max_tokens: int, *, ranks: int = 1, overlong: Overlong = "error", epoch: int = 0
+    table: SampleTable,
+    max_tokens: int,
+    *,
+    ranks: int = 1,
+    overlong: Overlong = "error",
+    epoch: int = 0,
+    memory: ColumnMemory | None = None,
 ) -> list[MiniBatch]:
-    """The share of each rank. Raises SampleUnusable, and SettingsError where no label is left."""
+    """The share of each rank; packs lie in that memory. Raises SampleUnusable, and SettingsError where no label is
+    left."""
     dealt = micro_batches(table, max_tokens, ranks=ranks, overlong=overlong)
     every = Denominators(0, 0)
     for one in (one for share in dealt for one in share):
@@ -47,4 +55,4 @@ def rank_shares(
             f"no token of these {len(table.samples)} samples is in the loss, so there is nothing to step on",
             "raise max_tokens if overlong='truncate' has cut them; else drop the groups, `trained(without=...)`",
         )
-    return [MiniBatch([PackedBatch.of(one) for one in share], every, epoch) for share in dealt]
+    return [MiniBatch(PackedBatch.each(share, memory), every, epoch) for share in dealt]

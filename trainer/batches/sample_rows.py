@@ -15,6 +15,7 @@ from typing import Self
 import numpy as np
 
 from rolloutlog.contract.wire.arrays import Array
+from rolloutlog.trainer.batches.column_memory import ColumnMemory, ColumnRoom
 from rolloutlog.trainer.batches.sampling import NAMES
 from rolloutlog.trainer.batches.token_axis import I64, TokenFacts, ranges
 from rolloutlog.trainer.staleness.mask_runs import Bools
@@ -84,23 +85,36 @@ class SampleRows:
         found = [np.count_nonzero(trained[a:b]) for a, b in zip(self.firsts.tolist(), ends.tolist(), strict=True)]
         return _sums(np.array(found, np.int64) * self.new, self.paths)
 
-    def columns(self) -> dict[str, Array]:
-        """What packs hold of each row, in their dtypes."""
-        facts, places = self.facts, self._places()
+    def columns(self, room: ColumnRoom | None = None) -> dict[str, Array]:
+        """What packs hold of each row, in their dtypes; in that room, if there is one."""
+        facts, places, room = self.facts, self._places(), room or ColumnMemory().room(0)
         long, used = facts.stretches(places), self._used(places)
-        ids, (timelines, versions) = long.tokens(), long.policies()
-        advantages = np.repeat(facts.advantages[self.nodes], self.counts)
-        said = {name: np.repeat(facts.sampling[self.nodes, at], self.counts) for at, name in enumerate(NAMES)}
+        ids, (timelines, versions) = long.tokens(room), long.policies(room)
+        inputs = self._inputs(ids, room)
+        np.copyto(ids, IGNORED, where=~used)
+        advantages = room.empty(len(used), np.float32)
+        np.multiply(np.repeat(facts.advantages[self.nodes], self.counts), used, out=advantages)
         return {
-            "input_ids": self._inputs(ids),
-            "labels": np.where(used, ids, IGNORED),
-            "behaviour_logprobs": long.logprobs(),
-            "advantages": np.multiply(advantages, used, out=advantages),
+            "input_ids": inputs,
+            "labels": ids,
+            "behaviour_logprobs": long.logprobs(room),
+            "advantages": advantages,
             "timelines": timelines,
             "versions": versions,
-            **said,
+            **{name: self._said(at, room) for at, name in enumerate(NAMES)},
             **{name: long.named(name, column) for name, column in facts.named.items()},
         }
+
+    def _said(self, number: int, room: ColumnRoom) -> Array:
+        """One of the numbers by which each row was sampled."""
+        made = room.empty(int(self.counts.sum()), np.float32)
+        by_node = self.facts.sampling[self.nodes, number]
+        first = by_node[:1]
+        if (by_node.view(np.int32) == first.view(np.int32)).all():  # as bits, since most are no number
+            made[:] = first if len(first) else 0
+        else:
+            made[:] = np.repeat(by_node, self.counts)
+        return made
 
     def _places(self) -> list[slice]:
         """Where the rows lie on the axis, neighbours in one: a branch that is all of its member is one."""
@@ -115,9 +129,9 @@ class SampleRows:
         used = gathered(self.facts.trained, places)
         return used if self.new.all() else used & np.repeat(self.new, self.counts)
 
-    def _inputs(self, ids: I64) -> I64:
+    def _inputs(self, ids: I64, room: ColumnRoom) -> I64:
         """What comes before each label: the label before, or the sample's first token."""
-        made = np.empty(len(ids), np.int64)
+        made = room.empty(len(ids), np.int64)
         made[1:] = ids[:-1]
         lengths = self.lengths
         some = lengths > 0

@@ -24,23 +24,29 @@ class Sampling:
     top_p: float = math.nan
     top_k: float = math.nan
 
-    def rows(self, trajectories: Iterable[Trajectory]) -> list[list[float]]:
-        """Temperature, top_p and top_k of each node; a record that says none of them isn't parsed for it."""
-        own = [self.temperature, self.top_p, self.top_k]
-        rows: list[list[float]] = []
+    def numbers(self, trajectories: Iterable[Trajectory]) -> list[float]:
+        """Temperature, top_p and top_k of each node, one after another; a record that says none of them isn't parsed
+        for it."""
+        own = (self.temperature, self.top_p, self.top_k)
+        numbers: list[float] = []
         for one in trajectories:
-            if any(one.may_say(name) for name in NAMES):
-                rows += [_said(node, own) for node in one.record["nodes"]]
+            if one.may_say("temperature") or one.may_say("top_p") or one.may_say("top_k"):
+                for node in one.record["nodes"]:
+                    numbers += _said(node, own)
             else:
-                rows += [own] * len(one.nodes)
-        return rows
+                numbers += own * len(one.nodes)
+        return numbers
 
 
-def _said(node: Mapping[str, Any], own: list[float]) -> list[float]:
-    if node.keys().isdisjoint(NAMES):
+def _said(node: Mapping[str, Any], own: tuple[float, float, float]) -> tuple[float, float, float]:
+    if "temperature" not in node and "top_p" not in node and "top_k" not in node:
         return own
-    return [
-        float(said) if isinstance(said := node.get(name), int | float) and said is not True and said is not False
-        else unsaid
-        for name, unsaid in zip(NAMES, own, strict=True)
-    ]  # fmt: skip
+    temperature, top_p, top_k = own
+    return _number(node, "temperature", temperature), _number(node, "top_p", top_p), _number(node, "top_k", top_k)
+
+
+def _number(node: Mapping[str, Any], name: str, unsaid: float) -> float:
+    said = node.get(name)
+    if type(said) is float or (isinstance(said, int | float) and not isinstance(said, bool)):
+        return float(said)
+    return unsaid

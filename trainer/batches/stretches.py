@@ -18,6 +18,7 @@ import numpy.typing as npt
 from rolloutlog.contract.record.segments import I64, Runs
 from rolloutlog.contract.record.trajectory import I32, Trajectory
 from rolloutlog.contract.wire.arrays import Array
+from rolloutlog.trainer.batches.column_memory import ColumnRoom
 from rolloutlog.trainer.staleness.mask_runs import Bools
 
 
@@ -70,21 +71,28 @@ class Stretches(NamedTuple):
         """Look where they were sampled."""
         return cls(each, _joined([one.trajectory.mask[one.begin : one.end] for one in each], np.uint8).view(np.bool_))
 
-    def tokens(self) -> I64:
+    def tokens(self, room: ColumnRoom) -> I64:
         """Token ids, [T]."""
-        return _joined([one.trajectory.token_ids[one.begin : one.end] for one in self.each], np.int64)
+        made = room.empty(len(self.sampled), np.int64)
+        if self.each:
+            np.concatenate([one.trajectory.token_ids[one.begin : one.end] for one in self.each], out=made)
+        return made
 
-    def logprobs(self) -> npt.NDArray[np.float32]:
+    def logprobs(self, room: ColumnRoom) -> npt.NDArray[np.float32]:
         """Log-probs of the behaviour policy, [T]; 0 where nothing was sampled (decisions/staleness#137)."""
-        return self._spread(_joined([one.trajectory.logprobs[one.first : one.last] for one in self.each], np.float32))
+        said = _joined([one.trajectory.logprobs[one.first : one.last] for one in self.each], np.float32)
+        return spread(said, self.sampled, room=room)
 
-    def policies(self) -> tuple[I32, I32]:
+    def policies(self, room: ColumnRoom) -> tuple[I32, I32]:
         """Timeline and version of each token's policy, [T]; -1 where nothing was sampled, or no policy is known."""
         runs = [one.own_runs() for one in self.each]
         lengths = _joined([one.lengths for one in runs], np.int64)
         timelines = _joined([one.timelines for one in runs], np.int32)
         versions = _joined([one.versions for one in runs], np.int32)
-        return self._spread(np.repeat(timelines, lengths), -1), self._spread(np.repeat(versions, lengths), -1)
+        return (
+            spread(np.repeat(timelines, lengths), self.sampled, -1, room),
+            spread(np.repeat(versions, lengths), self.sampled, -1, room),
+        )
 
     def named(self, name: str, column: Named) -> Array:
         """A column of the records; 0 where it says nothing."""
@@ -93,15 +101,14 @@ class Stretches(NamedTuple):
         if not column.is_sampled:
             return np.concatenate([none, *(array[one.begin : one.end] for one, array in arrays)], dtype=column.dtype)
         sampled = [none, *(array[one.first : one.last] for one, array in arrays)]
-        return self._spread(np.concatenate(sampled, dtype=column.dtype))
-
-    def _spread(self, values: Array, rest: float = 0) -> Array:
-        return spread(values, self.sampled, rest)
+        return spread(np.concatenate(sampled, dtype=column.dtype), self.sampled)
 
 
-def spread(values: Array, where: Bools, rest: float = 0) -> Array:
+def spread(values: Array, where: Bools, rest: float = 0, room: ColumnRoom | None = None) -> Array:
     """These values where it is true, in their order, and `rest` elsewhere."""
-    made = np.full((len(where), *values.shape[1:]), rest, values.dtype)
+    width = values.shape[1:]
+    made = room.empty(len(where), values.dtype) if room else np.empty((len(where), *width), values.dtype)
+    made.fill(rest)
     made[where] = values
     return made
 

@@ -15,11 +15,15 @@ import torch
 
 from rolloutlog.contract.wire.arrays import Array
 from rolloutlog.trainer.batches.advantages import Estimator
-from rolloutlog.trainer.batches.sample_rows import IGNORED, gathered
+from rolloutlog.trainer.batches.column_memory import ColumnMemory, ColumnRoom
+from rolloutlog.trainer.batches.sample_rows import IGNORED
 from rolloutlog.trainer.batches.samples import PackedSample, SampleTable, samples_of
 from rolloutlog.trainer.batches.sampling import Sampling
 from rolloutlog.trainer.batches.token_axis import I64, OWN
 from rolloutlog.trainer.dispatch.batch import DrawnGroup
+
+ROW_BYTES = 3 * 8 + 8 * 4
+"""Of a token, but for columns that were asked for by name."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -55,15 +59,15 @@ class PackedBatch:
     extra: Mapping[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
 
     @classmethod
-    def of(cls, table: SampleTable) -> Self:
+    def of(cls, table: SampleTable, room: ColumnRoom | None = None) -> Self:
         """All samples of a table, in its order."""
-        columns, lengths = table.columns, table.lengths
-        index = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        room, lengths = room or ColumnMemory().room(0), table.lengths
+        columns = table.rows.columns(room)
         owned = {name: _shared(columns.pop(name)) for name in OWN}
         return cls(
             **owned,
-            position_ids=_shared(_positions(lengths)),
-            sample_index=_shared(index),
+            position_ids=_shared(_positions(lengths, room)),
+            sample_index=_shared(_owners(lengths, room)),
             cu_seqlens=_tensor(np.append(0, np.cumsum(lengths)), np.int32),
             member_index=_tensor(table.member, np.int32),
             group_index=_tensor(table.group, np.int32),
@@ -73,6 +77,13 @@ class PackedBatch:
             samples=table.samples,
             extra={name: _shared(column) for name, column in columns.items()},
         )
+
+    @classmethod
+    def each(cls, tables: Sequence[SampleTable], memory: ColumnMemory | None = None) -> list[Self]:
+        """A pack of each table; tensors of all lie in one memory, which isn't free before the last of them is."""
+        rows = sum(int(table.lengths.sum()) for table in tables)
+        room = (memory or ColumnMemory()).room(rows * ROW_BYTES)
+        return [cls.of(table, room) for table in tables]
 
     @property
     def loss_mask(self) -> torch.Tensor:
@@ -117,9 +128,17 @@ def pack(
     return PackedBatch.of(samples_of(groups, estimator=estimator, sampling=sampling, columns=columns))
 
 
-def _positions(lengths: I64) -> I64:
-    every = np.arange(int(lengths.max(initial=0)))
-    return gathered(every, [slice(length) for length in lengths.tolist()])
+def _positions(lengths: I64, room: ColumnRoom) -> I64:
+    made, every = room.empty(int(lengths.sum()), np.int64), np.arange(int(lengths.max(initial=0)))
+    if len(lengths):
+        np.concatenate([every[:length] for length in lengths.tolist()], out=made)
+    return made
+
+
+def _owners(lengths: I64, room: ColumnRoom) -> Array:
+    made = room.empty(int(lengths.sum()), np.int32)
+    made[:] = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    return made
 
 
 def _shared(array: Array) -> torch.Tensor:

@@ -7,9 +7,9 @@ long columns are gathered (`stretches`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ OWN = (
     "input_ids", "labels", "behaviour_logprobs", "advantages", *NAMES, "timelines", "versions",
 )  # fmt: skip
 """Columns that every pack has."""
+LONGEST = 8
+"""Bytes of the integers that no float holds exactly."""
 
 
 def ranges(starts: I64, counts: I64) -> I64:
@@ -91,7 +93,7 @@ class TokenAxis:
     def sampling(self, run: Sampling) -> F32:
         """Temperature, top_p and top_k of each node, [N, 3]; NaN where they are unknown."""
         with np.errstate(over="ignore"):  # a record may say a number beyond float32, which is infinite here
-            return np.array(run.rows(self.trajectories), np.float32).reshape(-1, len(NAMES))
+            return np.array(run.numbers(self.trajectories), np.float32).reshape(-1, len(NAMES))
 
     def named(self, name: str) -> Named:
         """A column of the records, of alignment token or sampled. Raises SettingsError."""
@@ -107,7 +109,16 @@ class TokenAxis:
         if len(widths) > 1:
             what = " and ".join(str(list(width)) for width in sorted(widths))
             raise SettingsError(f"column {name} says {what} numbers of a token: packs hold columns of one shape")
-        return Named("sampled" in kinds, np.result_type(*arrays) if arrays else np.dtype("?"), *widths)
+        return Named("sampled" in kinds, _kind_of(name, {array.dtype for array in arrays}), *widths)
+
+
+def _kind_of(name: str, kinds: Collection[np.dtype[Any]]) -> np.dtype[Any]:
+    """A dtype for all of them, which holds each number that they hold. Raises SettingsError where there is none."""
+    kind = np.result_type(*kinds) if kinds else np.dtype("?")
+    if kind.kind == "f" and any(one.kind in "iu" and one.itemsize == LONGEST for one in kinds):
+        what = " and ".join(sorted(one.name for one in kinds))
+        raise SettingsError(f"column {name} holds {what}, and no dtype holds every number of these")
+    return kind
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.client.loop_thread import LoopThread
+from rolloutlog.trainer.batches.column_memory import ColumnMemory
 from rolloutlog.trainer.dispatch.batch import Batch, LeftOut
 from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.groups.filters import GroupFilter
@@ -66,6 +67,7 @@ class SyncGroupStream:
         )
         self._start = start or Start()
         self._failed: type[BaseException] | None = None
+        self._memory = ColumnMemory()
         self._opened: tuple[GroupStream, LoopThread] | None = None
         self.ranks.tell(self._open)
 
@@ -116,7 +118,9 @@ class SyncGroupStream:
             return None if drawn[0] is None else _Lent(drawn[0].step, self._publishes(drawn[0], last_step))
 
         while (said := self.ranks.tell(draw)) is not None:
-            yield TrainingBatch(said.step, drawn[0], self.ranks, self.tell, publishes=said.publishes)
+            yield TrainingBatch(
+                said.step, drawn[0], self.ranks, self.tell, publishes=said.publishes, memory=self._memory
+            )
 
     def tell(
         self,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from rolloutlog.contract.errors import SampleUnusable, SettingsError
 from rolloutlog.contract.vocabulary import DropReason
+from rolloutlog.trainer.batches.column_memory import ColumnMemory
 from rolloutlog.trainer.dispatch.batch import Batch, DrawnGroup, DrawnMember, LeftOut
 from rolloutlog.trainer.loop.job_ranks import JobRanks
 from rolloutlog.trainer.steps.step_report import StepReport
@@ -58,14 +59,22 @@ class TrainingBatch:
     `step` is its train step, None where each group has its own; `publishes`: weights are due after it.
     """
 
-    __slots__ = ("_batch", "_denominators", "_left_out", "_ranks", "_tell", "publishes", "step")
+    __slots__ = ("_batch", "_denominators", "_left_out", "_memory", "_ranks", "_tell", "publishes", "step")
 
     def __init__(
-        self, step: int | None, batch: Batch | None, ranks: JobRanks, tell: Teller, *, publishes: bool
+        self,
+        step: int | None,
+        batch: Batch | None,
+        ranks: JobRanks,
+        tell: Teller,
+        *,
+        publishes: bool,
+        memory: ColumnMemory | None = None,
     ) -> None:
-        """`batch` is None on ranks above 0."""
+        """`batch` is None on ranks above 0; packs lie in `memory`."""
         self.step, self.publishes = step, publishes
         self._batch, self._ranks, self._tell = batch, ranks, tell
+        self._memory = memory or ColumnMemory()
         self._denominators: Denominators | None = None
         self._left_out: dict[str, SampleUnusable] = {}
 
@@ -121,7 +130,7 @@ class TrainingBatch:
             table = self._usable(table, max_tokens, overlong, vocabulary, context, leave_out)
             if self._left_out and not table.samples:
                 return [nothing()] * self._ranks.size
-            return rank_shares(table, max_tokens, ranks=self._ranks.size, overlong=overlong)
+            return rank_shares(table, max_tokens, ranks=self._ranks.size, overlong=overlong, memory=self._memory)
 
         own = self._ranks.deal(shares)
         self._denominators = own.denominators
@@ -162,7 +171,9 @@ class TrainingBatch:
             epoch, table = next(steps[0], (0, None))
             if table is None:
                 return [None] * self._ranks.size
-            return rank_shares(table, max_tokens, ranks=self._ranks.size, overlong=overlong, epoch=epoch)
+            return rank_shares(
+                table, max_tokens, ranks=self._ranks.size, overlong=overlong, epoch=epoch, memory=self._memory
+            )
 
         while (own := self._ranks.deal(shares)) is not None:
             yield own
@@ -195,7 +206,7 @@ class TrainingBatch:
         table, left_out = usable(table.cut(max_tokens) if cuts else table, limits, leave_out)
         for error in left_out.values():
             log.warning("left out of train step %s: %s", self.step, error.message)
-        self._left_out |= left_out
+        self._left_out = left_out
         return table
 
     @property

@@ -21,7 +21,7 @@ from rolloutlog.trainer.batches.losses import Clip, Denominators, SequenceMean, 
 from rolloutlog.trainer.batches.mismatch import Mismatch
 from rolloutlog.trainer.batches.tensors import PackedBatch
 from rolloutlog.trainer.training.model_choice import rate_at
-from rolloutlog.trainer.training.model_limits import logits_of
+from rolloutlog.trainer.training.model_limits import failing_by_name, logits_of
 
 
 @dataclass(slots=True, frozen=True)
@@ -54,9 +54,10 @@ class ModelStep:
         self.optimizer.zero_grad(set_to_none=True)
         report, loss = Mismatch(), 0.0
         for packed in packs:
-            part = self._loss(packed.to(self._settings.training.device), denominators, report)
-            torch.autograd.backward(part)
-            loss += float(part.detach())
+            with failing_by_name("the model's loss or gradient", packed):
+                part = self._loss(packed.to(self._settings.training.device), denominators, report)
+                torch.autograd.backward(part)
+                loss += float(part.detach())
         norm = float(torch.nn.utils.clip_grad_norm_(self._trained, self._longest))
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise TrainingDiverged(f"train step {step}: the loss is {loss:g}, and the norm of its gradient {norm:g}")
