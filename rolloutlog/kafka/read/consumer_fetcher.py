@@ -73,15 +73,7 @@ class ConsumerFetcher:
 
     async def fetch(self, timeout_ms: int, most: int | None) -> list[Event]:
         """Events that arrived; as many as are about `poll_bytes`, and about `most`."""
-        limit = self._portion.records if most is None else min(most, self._portion.records)
-        try:
-            fetched = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=limit)
-        except UnicodeDecodeError:
-            fetched = await self._fetch_leniently()
-        except OffsetOutOfRangeError as error:
-            raise IndexMismatch(f"an offset isn't on the log: {error}", DELETED) from error
-        except KafkaError as error:
-            raise typed_error(error, self._connection) from error
+        fetched = await self._fetched(timeout_ms, most)
         for at, batch in fetched.items():
             self._next[at] = batch[-1].offset + 1
         events = [event_of(record, self._connection.names) for batch in fetched.values() for record in batch]
@@ -115,8 +107,25 @@ class ConsumerFetcher:
         """Fetch it again."""
         self._consumer.resume(self._at(place))
 
+    async def _fetched(self, timeout_ms: int, most: int | None) -> dict[TopicPartition, list[ConsumerRecord]]:
+        limit = self._portion.records if most is None else min(most, self._portion.records)
+        try:
+            return await self._consumer.getmany(timeout_ms=timeout_ms, max_records=limit)
+        except UnicodeDecodeError:
+            self._go_back()
+            return await self._fetch_leniently()
+        except OffsetOutOfRangeError as error:
+            raise IndexMismatch(f"an offset isn't on the log: {error}", DELETED) from error
+        except KafkaError as error:
+            raise typed_error(error, self._connection) from error
+
+    def _go_back(self) -> None:
+        """After a failure that lost what it had read, of other places too: at once, since a wait may be cancelled."""
+        for at in self._consumer.assignment():
+            self._consumer.seek(at, self._next[at])
+
     async def _fetch_leniently(self) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """After a failure that lost what it had read: go back, and read what is there in another way."""
+        """Read what is there in another way."""
         left = self._consumer.assignment() - self._consumer.paused()
         found = {at: await fetch_leniently(self._connection, at, self._next[at]) for at in left}
         for at, (_, after) in found.items():

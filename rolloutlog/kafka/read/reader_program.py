@@ -52,9 +52,7 @@ class LogReader:
     """Reads what it was told to, and tells it."""
 
     def __init__(self, opening: Opening, blocks: Sequence[SharedBlock], words: asyncio.StreamWriter) -> None:
-        self._fetcher = ConsumerFetcher(
-            opening.connection, opening.fetch_bytes, opening.fetch_wait_ms, FRAME_BYTES
-        )  # fmt: skip
+        self._fetcher = ConsumerFetcher(opening.connection, opening.fetch_bytes, opening.fetch_wait_ms, FRAME_BYTES)
         self._begins, self._checks = opening.begins, opening.checks
         self._places: list[Place] = [(one.topic, one.partition) for one in opening.begins]
         self._numbers = {place: number for number, place in enumerate(self._places)}
