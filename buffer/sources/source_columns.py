@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.buffer.sources.candidates import Candidate
+from rolloutlog.buffer.sources.group_chains import GroupChains
 from rolloutlog.buffer.sources.offer import Offer
 from rolloutlog.buffer.sources.packed_row import OwnFacts, own_facts, packed_row
 from rolloutlog.buffer.sources.packed_source import PackedSource
@@ -42,18 +43,14 @@ class SourceColumns:
 
     `made` are the candidates that are left of a source, by its offset, once one of them was drawn, refused or evicted;
     `told` is what was said of it later. `live` says how many of its candidates may be drawn, as `LiveCandidates` counts
-    them. A group's newest source is in `_heads`, as its slot since the beginning; `_kin` says of each how many slots
-    before it the one before of its group lies, 0 if there is none.
+    them. `_groups` has the group of each, and its kin.
     """
 
     __slots__ = (
-        "_base",
         "_count",
         "_first",
         "_flags",
         "_groups",
-        "_heads",
-        "_kin",
         "_offsets",
         "_rewards",
         "_rows",
@@ -69,8 +66,7 @@ class SourceColumns:
         self._offsets: array[int] = array("q")
         self._rows: array[int] = array("q")
         self._rewards: array[float] = array("d")
-        self._groups: list[str] = []
-        self._kin: array[int] = array("i")
+        self._groups = GroupChains()
         self._flags = bytearray()
         self._tails = bytearray()
         self._starts: array[int] = array("q", [0])
@@ -78,8 +74,7 @@ class SourceColumns:
         self.live: list[tuple[int, ...]] = []
         self.made: dict[int, list[Candidate]] = {}
         self.told: dict[int, Told] = {}
-        self._heads: dict[str, int] = {}
-        self._base = self._first = self._count = 0
+        self._first = self._count = 0
 
     # finding
 
@@ -105,16 +100,11 @@ class SourceColumns:
 
     def kin(self, group: str) -> Iterator[int]:
         """Slots of the sources of a group, the newest first."""
-        slot, step = self._heads.get(group, NOWHERE) - self._base, 1
-        while step and slot >= self._first:
-            step = self._kin[slot]
-            if not self._flags[slot] & GONE:
-                yield slot
-            slot -= step
+        return (slot for slot in self._groups.chain(group, self._first) if not self._flags[slot] & GONE)
 
     def has_kin(self, group: str) -> bool:
         """True where a source of that group is here."""
-        return group in self._heads
+        return group in self._groups
 
     # what a slot has
 
@@ -124,7 +114,7 @@ class SourceColumns:
 
     def group(self, slot: int) -> str:
         """Its group."""
-        return self._groups[slot]
+        return self._groups.names[slot]
 
     def reward(self, slot: int) -> float | None:
         """The newest known."""
@@ -140,7 +130,7 @@ class SourceColumns:
         reward = None if math.isnan(reward) else reward
         own = self.told[offset].reward if offset in self.told else reward
         tail = bytes(self._tails[starts[slot] : starts[slot + 1]])
-        return PackedSource(tail, self.offers[slot].like, offset, self._groups[slot], own, reward)
+        return PackedSource(tail, self.offers[slot].like, offset, self._groups.names[slot], own, reward)
 
     def own(self, slot: int) -> OwnFacts:
         """What its row alone says."""
@@ -199,12 +189,7 @@ class SourceColumns:
         """Take in many, all above those that are here, with the ends of their tails; the first of their slots. `offers`
         and `live` are the caller's."""
         first = len(self._offsets)
-        heads, known = self._heads, self._groups
-        for slot, group in enumerate(groups, first):
-            before = heads.get(group, NOWHERE) - self._base
-            heads[group] = slot + self._base
-            self._kin.append(slot - before if before >= 0 else 0)
-            known.append(known[before] if before >= 0 else group)  # one text for all
+        self._groups.extend(groups)
         self._offsets.extend(offsets)
         self._rows.extend(rows)
         self._rewards.extend(rewards)
@@ -216,16 +201,11 @@ class SourceColumns:
 
     def append(self, row: RolloutRow, offer: Offer, live: tuple[int, ...], *, dead: bool, heeded: bool) -> int:
         """Take in the newest; its slot."""
-        group, slot = row.group, len(self._offsets)
-        before = self._heads.get(group, NOWHERE) - self._base
-        if before >= 0:
-            group = self._groups[before]  # one text for all
-        self._heads[group] = slot + self._base
+        slot = len(self._offsets)
+        self._groups.extend((row.group,))
         self._offsets.append(row.offset)
         self._rows.append(NOWHERE)
         self._rewards.append(math.nan if row.reward is None else row.reward)
-        self._groups.append(group)
-        self._kin.append(slot - before if before >= 0 else 0)
         self._flags.append(DEAD * dead | UNHEEDED * (not heeded))
         self.offers.append(offer)
         self.live.append(live)
@@ -278,7 +258,7 @@ class SourceColumns:
 
     def remove(self, slot: int) -> None:
         """Take one out; its slot is empty until `compact`."""
-        offset, group = self._offsets[slot], self._groups[slot]
+        offset, group = self._offsets[slot], self.group(slot)
         self.made.pop(offset, None)
         self.told.pop(offset, None)
         self._flags[slot] |= GONE
@@ -286,7 +266,7 @@ class SourceColumns:
         while self._first < len(self._flags) and self._flags[self._first] & GONE:
             self._first += 1
         if next(self.kin(group), None) is None:
-            del self._heads[group]
+            self._groups.forget(group)
 
     # empty slots
 
@@ -300,11 +280,11 @@ class SourceColumns:
         if len(self._offsets) - self._first > self._count:
             self._close_gaps()
         first, start = self._first, self._starts[self._first]
-        for column in (self._offsets, self._rows, self._rewards, self._groups, self._kin, self._flags):
+        self._groups.shift(first)
+        for column in (self._offsets, self._rows, self._rewards, self._flags):
             del column[:first]
         del self.offers[:first], self.live[:first], self._tails[:start]
         self._starts = array("q", [at - start for at in self._starts[first:]])
-        self._base += first
         self._first = 0
 
     def _close_gaps(self) -> None:
@@ -313,19 +293,15 @@ class SourceColumns:
         tails = [self._tails[a:b] for a, b in zip(self._starts, self._starts[1:], strict=False)]
         self._offsets, self._rows = array("q", compress(self._offsets, kept)), array("q", compress(self._rows, kept))
         self._rewards = array("d", compress(self._rewards, kept))
-        self._groups, self.offers = _kept(self._groups, kept), _kept(self.offers, kept)
-        self.live = _kept(self.live, kept)
+        names, self._groups = self._groups.names, GroupChains()
+        self._groups.extend(compress(names, kept))
+        self.offers, self.live = _kept(self.offers, kept), _kept(self.live, kept)
         self._flags = bytearray(compress(self._flags, kept))
         tails = _kept(tails, kept)
         self._tails, self._starts = bytearray(b"".join(tails)), array("q", [0])
         for tail in tails:
             self._starts.append(self._starts[-1] + len(tail))
-        self._base = self._first = 0
-        self._heads, self._kin = {}, array("i")
-        for slot, group in enumerate(self._groups):
-            before = self._heads.get(group)
-            self._kin.append(0 if before is None else slot - before)
-            self._heads[group] = slot
+        self._first = 0
 
 
 def _kept(column: Sequence[T], kept: Sequence[bool]) -> list[T]:
