@@ -16,7 +16,8 @@ from typing import Self
 from rolloutlog.kafka.client.failures import retrieve_exception
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.lending import Lending, name_of
-from rolloutlog.trainer.stream.batch_reader import BatchReader, Wish
+from rolloutlog.trainer.stream.batch_reader import BatchReader
+from rolloutlog.trainer.stream.wish import Wish
 
 log = logging.getLogger(__name__)
 

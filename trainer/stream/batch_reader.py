@@ -1,7 +1,7 @@
 """Draws the batches of a group stream: reads until a batch is there, and waits where there is none.
 
-Guarantees: a group is drawn whole, once it is resolved, judged for the very step that its batch is for; events that no
-step has taken along are written before it waits. Leaves out: recording what was trained (`step_recorder`).
+Guarantees: events that no step has taken along are written before it waits; one who waits in vain is told why. Leaves
+out: which groups are drawn (`drawing`), and recording what was trained (`step_recorder`).
 """
 
 from __future__ import annotations
@@ -10,26 +10,22 @@ import asyncio
 import logging
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 from rolloutlog.contract.errors import BlobUnavailable
 from rolloutlog.contract.settings import Settings
-from rolloutlog.contract.topics import Topic
-from rolloutlog.kafka.client.connection import HIDDEN_S
 from rolloutlog.kafka.client.logged_wait import LoggedWait
-from rolloutlog.kafka.read.ends import Ends, Place, ends_at
-from rolloutlog.kafka.read.reading import settled
-from rolloutlog.kafka.write.writing import now_ms
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
-from rolloutlog.trainer.dispatch.pick import Pick
-from rolloutlog.trainer.stream.loading import load
+from rolloutlog.trainer.stream.drawing import Drawing
 from rolloutlog.trainer.stream.opening import Parts
+from rolloutlog.trainer.stream.partition_ends import partition_ends
+from rolloutlog.trainer.stream.shortage import Shortage
 from rolloutlog.trainer.stream.starting import Start, first_step
-from rolloutlog.trainer.stream.starvation import StarvationClock, no_policy, no_weights, starved
+from rolloutlog.trainer.stream.starvation import StarvationClock, no_policy
 from rolloutlog.trainer.stream.step_recorder import StepRecorder
+from rolloutlog.trainer.stream.wish import Wish
 
 IDLE_S = 10.0
 """Without a batch for so long it logs that it waits."""
@@ -51,19 +47,6 @@ class Iterator(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Wish:
-    """What is asked for: batches of `size` groups, with `drain` up to the end that the log has at first, which `stops`
-    then holds by partition; with `short_after_s` a smaller one once nothing came for so long and no group that is known
-    lacks a member; `over` while nobody asks."""
-
-    size: int
-    drain: bool = False
-    short_after_s: float | None = None
-    stops: Mapping[int, int] | None = None
-    over: bool = False
-
-
 class BatchReader:
     """Reads for whoever has its turn, one at a time."""
 
@@ -75,8 +58,10 @@ class BatchReader:
         self._stopping = False
         self._iterator: Iterator | None = None
         self._starvation = StarvationClock(settings.trainer.starve_s)
+        self._drawing = Drawing(parts, start, lending, self._starvation)
+        self._shortage = Shortage(parts, start, lending)
         self._no_policy, self._no_groups = LoggedWait(log.warning), LoggedWait(log.warning, after_s=IDLE_S)
-        self._notes_due, self._came = float("-inf"), _clock()
+        self._notes_due = float("-inf")
 
     def stop(self) -> None:
         """Let `next` end at its next wait; a blob store that is away is waited for no more."""
@@ -121,7 +106,8 @@ class BatchReader:
     async def _stops(self, wish: Wish) -> Mapping[int, int] | None:
         """How far to read, known once the policies are; None where there is nothing to wait for."""
         if wish.stops is None and await self._policies_known(wish):
-            wish.stops = {number: end.stable for (_, number), end in (await self._ends(whole=wish.drain)).items()}
+            ends = await partition_ends(self._parts, whole=wish.drain)
+            wish.stops = {number: end.stable for (_, number), end in ends.items()}
         return wish.stops
 
     async def _policies_known(self, wish: Wish) -> bool:
@@ -147,19 +133,19 @@ class BatchReader:
         return True
 
     async def _anything(self) -> bool:
-        return any(end.stable > end.first for end in (await self._ends()).values())
+        return any(end.stable > end.first for end in (await partition_ends(self._parts)).values())
 
     async def _next(self, wish: Wish, stops: Mapping[int, int]) -> Batch | None:
-        intake, size = self._parts.intake, wish.size
+        intake, drawing, size = self._parts.intake, self._drawing, wish.size
         while not self._stopping and not wish.over:
             offline = self._parts.rollouts.offline  # there no turn is read for which there is no need
-            while not (offline and self._enough(size)) and await self._read(0) and not self._enough(size):
+            while not (offline and drawing.is_enough(size)) and await drawing.read(0) and not drawing.is_enough(size):
                 pass
             behind = await intake.behind(stops)
-            if (not behind or self._enough(size)) and (batch := await self._draw(size, least=size)):
+            if (not behind or drawing.is_enough(size)) and (batch := await self._draw(size, least=size)):
                 return batch
             await self._write_some_notes(behind=behind)
-            if not await self._read(WAIT_MS) and not behind:
+            if not await drawing.read(WAIT_MS) and not behind:
                 if wish.drain:
                     batch = await self._draw(size, least=1)
                     if batch is None and await self._another_pass(wish):
@@ -167,12 +153,13 @@ class BatchReader:
                     return batch
                 if batch := await self._rested(wish):
                     return batch
-            if not behind and await self._lacks_weights(size):
-                raise self._no_weights(size)
+            if not behind and (error := await self._shortage.of_weights(size)):
+                raise error
             if self._starvation.late(_clock()):
                 self._starvation.progress(_clock())
-                raise await self._starved(size)
-            self._no_groups.goes_on(self._lacking(size))
+                limit_s = self._settings.trainer.starve_s
+                raise await self._shortage.of_groups(size, self._recorder.written, seconds=limit_s)
+            self._no_groups.goes_on(self._shortage.said(size))
         return None
 
     async def _write_some_notes(self, *, behind: bool) -> None:
@@ -186,21 +173,16 @@ class BatchReader:
         """Nothing comes: see that topics are there, pass deadlines, write what is unwritten; a short batch where that
         is wished."""
         await self._parts.presence.check()
-        await self._wake()
+        await self._drawing.wake()
         await self._recorder.write_notes()
         return await self._draw(wish.size, least=1) if self._is_at_rest(wish) else None
 
     def _is_at_rest(self, wish: Wish) -> bool:
         """True where no more comes of what is known, as far as one sees: the data has ended, and what is left is no
         whole batch."""
-        if wish.short_after_s is None or _clock() - self._came < wish.short_after_s:
+        if wish.short_after_s is None or _clock() - self._drawing.came < wish.short_after_s:
             return False
-        return self._known == self._parts.sampler.settled
-
-    @property
-    def _known(self) -> int:
-        """Groups that aren't trained or dropped."""
-        return sum(len(assembly.groups) for assembly in self._parts.intake.assemblies.values())
+        return self._shortage.known == self._parts.sampler.settled
 
     async def _another_pass(self, wish: Wish) -> bool:
         """Offline, all was drawn: True if there is more to draw, since what was lent may have come back, or another
@@ -217,118 +199,14 @@ class BatchReader:
             parts.begin_again()
         return True
 
-    async def _lacks_weights(self, size: int) -> bool:
-        """True where this trainer alone could end the wait, by weights that no batch which is out may still bring
-        (design/trainer#doomed)."""
-        sampler, lending = self._parts.sampler, self._lending
-        if not self._start.timeline or lending.lent or not sampler.doomed(lending.step):
-            return False
-        await self._parts.intake.policies.catch_up()
-        return sampler.doomed(lending.step) and len(sampler.pick(size, lending.step)) < size
-
-    def _no_weights(self, size: int) -> Exception:
-        sampler, step = self._parts.sampler, self._lending.step
-        return no_weights(self._parts.history, step, ready=len(sampler.pick(size, step)), wanted=size)
-
-    def _lacking(self, size: int) -> str:
-        ready = self._parts.sampler.settled
-        return f"{ready} of {size} groups are ready, of {self._known} that aren't trained or dropped"
-
-    async def _read(self, timeout_ms: int) -> bool:
-        """Take in what came; True if anything did."""
-        intake = self._parts.intake
-        came = await intake.read(timeout_ms)
-        with intake.seldom:
-            self._settle_changed()
-        self._came = _clock() if came else self._came
-        return bool(came)
-
-    def _settle_changed(self) -> None:
-        """Judge the groups of which something was read."""
-        intake, sampler = self._parts.intake, self._parts.sampler
-        changed, intake.changed = intake.changed, set()
-        for partition, group in sorted(changed):
-            before = sampler.settled
-            sampler.settle(partition, group, self._lending.step)
-            if sampler.settled > before:
-                self._starvation.progress(_clock())  # a whole group; members that trickle in are none
-        if not self._parts.rollouts.offline:  # where it lies was said what it is
-            sampler.unwritten.rejected += intake.rejected_now
-        intake.rejected_now.clear()
-
-    def _enough(self, size: int) -> bool:
-        """True when memory is full and a batch may be there. Offline what is lent counts as told, so that what is read
-        before a draw doesn't depend on how long a step is trained."""
-        lent = sum(len(batch.groups) for batch in self._lending.lent) if self._parts.rollouts.offline else 0
-        return self._parts.sampler.settled >= size and self._parts.intake.is_full(lent)
-
-    async def _wake(self) -> None:
-        """Let the time of the partitions that hold nothing more go on, so that deadlines pass."""
-        parts = self._parts
-        if parts.sampler.has_deadlines:
-            for partition in await parts.intake.silent():
-                parts.intake.assemblies[partition].time.silent(_clock())
-            parts.sampler.settle_overdue(self._lending.step)
-
     async def _draw(self, size: int, *, least: int) -> Batch | None:
-        with self._parts.intake.seldom:
-            return await self._drawn(size, least)
-
-    async def _drawn(self, size: int, least: int) -> Batch | None:
-        sampler, lending = self._parts.sampler, self._lending
-        while True:
-            step = lending.step
-            sampler.settle_overdue(step)
-            if wanted := sampler.to_read(size, step):
-                await self._parts.intake.read_values(wanted)
-                self._settle_changed()
-                continue
-            picks = sampler.pick(size, step)
-            if len(picks) < size and sampler.to_read(size, step):
-                continue
-            if len(picks) < least or not picks:
-                return None
-            if await self._loaded(picks) and step == lending.step:  # a batch may have gone back meanwhile
-                break
-        self._no_groups.over("a batch is there")
-        self._starvation.progress(_clock())
-        self._recorder.written = Discards()
-        self._parts.intake.rejections.clear()
-        return lending.draw(picks, short=len(picks) < size, now=now_ms())
-
-    async def _loaded(self, picks: list[Pick]) -> bool:
-        """True once all payloads are there; a member whose payload failed is failed(rejected), and judged again."""
-        if not self._start.payloads:
-            return True
-        lost = await load(picks, self._parts.payloads, self._parts.blobs)
-        for one in lost:
-            own = not self._parts.rollouts.offline
-            if own and one.event is not None and one.rejected is not None:
-                self._parts.sampler.unwritten.rejected.append((one.event, one.rejected))
-            log.warning("the payload of %s.%d is gone: %s", one.pending.id, one.member, one.rejected)
-            one.pending.spoil(one.member, one.attempt)
-            self._parts.sampler.settle(one.pending.partition, one.pending.id, self._lending.step)
-        return not lost
-
-    async def _ends(self, *, whole: bool = False) -> dict[Place, Ends]:
-        """Ends of the partitions; `whole`: once nothing that was written before is hidden any more. A source has its
-        own for good."""
-        parts = self._parts
-        if parts.rollouts.offline:
-            return {**parts.rollouts.known}
-        places = [(Topic.ROLLOUTS, number) for number in parts.intake.assemblies]
-        return await (settled(parts.connection, places, HIDDEN_S) if whole else ends_at(parts.connection, places))
-
-    async def _starved(self, size: int) -> Exception:
-        intake = self._parts.intake
-        found = await self._ends()
-        lags = {p: max(0, found[Topic.ROLLOUTS, p].high - await intake.position(p)) for p in intake.assemblies}
-        ready = len(self._parts.sampler.pick(size, self._lending.step))
-        limit = self._settings.trainer.starve_s
-        written = self._recorder.written
-        lost = Discards(written.dropped.copy(), written.expired.copy(), intake.rejections)
-        lost.add(self._parts.sampler.unwritten)
-        return starved(intake.assemblies, lags, seconds=limit, ready=ready, wanted=size, lost=str(lost))
+        batch = await self._drawing.draw(size, least=least)
+        if batch is not None:
+            self._no_groups.over("a batch is there")
+            self._starvation.progress(_clock())
+            self._recorder.written = Discards()
+            self._parts.intake.rejections.clear()
+        return batch
 
 
 def _clock() -> float:

@@ -30,11 +30,12 @@ from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.groups.filters import GroupFilter, installed_filters, with_filters
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
-from rolloutlog.trainer.stream.batch_reader import BatchReader, Wish
+from rolloutlog.trainer.stream.batch_reader import BatchReader
 from rolloutlog.trainer.stream.opening import Parts, open_parts
 from rolloutlog.trainer.stream.skipping import skip_open_groups
 from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.stream.step_recorder import StepOutcome, StepRecorder
+from rolloutlog.trainer.stream.wish import Wish
 
 
 @dataclass(slots=True, frozen=True)
