@@ -1,5 +1,6 @@
-"""`python -m bench.faults [--seed N] [--every S] [--each N]`: the demo's loop, whose processes and broker are killed at
-random, until it has learned and each has been killed so often.
+"""`python -m bench.faults [--seed N] [--every S] [--each N] [--still]`: the demo's loop, whose processes and broker are
+killed at random, until it has learned and each has been killed so often; `--still`: it learns nothing, so that all
+steps are alike, and what a kill of each part costs can be told.
 
 Guarantees: a seed says who is killed in which order; kills are SIGKILL, also of the broker; the run goes on by its own
 supervisor; at the end the audit reads everything anew. Leases are short, since a dead worker's seeds wait for theirs.
@@ -14,6 +15,7 @@ import json
 import os
 import random
 import signal
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -23,6 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -41,7 +44,11 @@ from rolloutlog.supervisor.live_run import Watched
 from rolloutlog.trainer.training.run_folder import RunFolder
 
 KILLED = ("black", "tab:green", "tab:red", "tab:purple", "tab:brown")
-CHANGES = {"[loop]\n": "[loop]\nrestarts = 1000\n", "[buffer]\n": "[buffer]\nlease_s = 10\n"}
+CHANGES = {"[loop]\n": "[loop]\nrestarts = 1000\n"}
+LEASE_S = 10.0
+WIDE = 140
+"""In a pipe no line is broken."""
+STILL = {"lr = 3e-3": "lr = 1e-12"}
 KEPT = ("trained", "baseline", "eval", "pending")
 """Terms of the audit whose tokens weren't thrown away: learned from, asked for as evals, or not decided at the end."""
 LOST = ("no-row", "handle-missing")
@@ -87,6 +94,7 @@ class Endured(Target):
 
     reaper: Reaper = field(kw_only=True)
     each: int = field(kw_only=True)
+    still: bool = field(kw_only=True)
     learned: dict[str, float] | None = None
 
     def is_reached(self, facts: LoopFacts, rows: list[dict[str, Any]], seconds: float) -> bool:
@@ -96,7 +104,9 @@ class Endured(Target):
             self.learned = {"seconds": seconds, "step": rounds[-1].step, "kills": len(self.reaper.kills)}
         if self.seconds is not None and seconds >= self.seconds:
             return True
-        return self.reaper.rounds >= self.each and Target.is_reached(self, facts, rows, seconds)
+        if self.reaper.rounds < self.each:
+            return False
+        return self.still or Target.is_reached(self, facts, rows, seconds)
 
 
 def main() -> None:
@@ -109,18 +119,20 @@ def main() -> None:
     parser.add_argument(
         "--each", type=int, default=2, help="end once each part was killed so often, and it has learned"
     )
+    parser.add_argument("--lease", type=float, default=LEASE_S, help="seconds after which a dead worker's seeds go on")
+    parser.add_argument("--still", action="store_true", help="learn nothing")
     parser.add_argument("--json", type=Path, default=Path("bench/faults.json"))
     parser.add_argument("--plot", type=Path, default=Path("bench/faults.png"))
     said = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(Path(folder, "kafka"), fast_start=False) as broker:
         reaper = Reaper(broker, said.seed, said.every)
-        target = Endured(said.steps, said.seconds, reaper=reaper, each=said.each)
-        report, settings = demo_run(
-            broker, Path(folder), target, change=partial(replaced, changes=CHANGES), onlook=reaper.begin
-        )
-        found = summary(report, reaper.kills, settings) | {"learned": target.learned}
+        target = Endured(said.steps, said.seconds, reaper=reaper, each=said.each, still=said.still)
+        changes = CHANGES | {"[buffer]\n": f"[buffer]\nlease_s = {said.lease}\n"} | (STILL if said.still else {})
+        change = partial(replaced, changes=changes)
+        report, settings = demo_run(broker, Path(folder), target, change=change, onlook=reaper.begin)
+        found = summary(report, reaper.kills, settings) | {"learned": target.learned, "still": said.still}
     said.json.write_text(json.dumps({"machine": machine(), "found": found, "report": report}, indent=1))
-    Console().print(table(found))
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table(found))
     plot(found, said.plot)
 
 
@@ -145,6 +157,7 @@ def summary(report: dict[str, Any], kills: Sequence[tuple[float, str]], settings
         "killed": [(at - began, name) for at, name in kills],
         "away": away(asyncio.run(recoveries(settings, kills))),
         "steps stood": stood([row["time"] for row in rows], kills),
+        "lost seconds": lost_seconds([row["time"] for row in rows], kills),
         "trained": [(row["time"] - began, row["reward"]) for row in rows if row["reward"] is not None],
         "held out": held_out(report, {row["step"]: row["time"] - began for row in rows}),
     }
@@ -168,6 +181,15 @@ def stood(steps: Sequence[float], kills: Sequence[tuple[float, str]]) -> dict[st
     return dict(made)
 
 
+def lost_seconds(steps: Sequence[float], kills: Sequence[tuple[float, str]]) -> dict[str, list[float]]:
+    """What each kill cost up to the next one: that time, less so many times the median step as there were steps."""
+    made, usual = defaultdict[str, list[float]](list), median(later - step for step, later in pairwise(steps))
+    for (at, name), (end, _) in pairwise(kills):
+        trained = sum(at < step <= end for step in steps)
+        made[role_of(name)].append(round(end - at - trained * usual, 1))
+    return dict(made)
+
+
 def thrown_away(found: Mapping[str, Any]) -> dict[str, int]:
     """Sampled tokens that nobody learned from, by reason."""
     return {reason: tokens for reason, tokens in found["tokens"].items() if reason not in KEPT}
@@ -181,9 +203,10 @@ def table(found: Mapping[str, Any]) -> Table:
     made.add_row(f"{LEARNED:g} reached", _learned(found["learned"]))
     made.add_row("train steps", f"{found['steps']} in {found['seconds']:.0f} s")
     for role, seconds in found["away"].items():
-        made.add_row(
-            f"  {role} killed", f"wrote again after {_all(seconds)} s; no step for {_all(found['steps stood'][role])} s"
-        )
+        cost = f"no step for {_all(found['steps stood'][role])} s"
+        if found["still"]:
+            cost = f"steps of {_all(found['lost seconds'].get(role, []))} s weren't made"
+        made.add_row(f"  {role} killed", f"wrote again after {_all(seconds)} s; {cost}")
     made.add_row("rollouts", f"{found['produced']}, of which lost: {found['lost']}")
     made.add_row("groups trained twice", str(found["trained twice"]))
     made.add_row("audit", "holds" if found["audit"] else f"doesn't hold: {found['violations']}")
@@ -224,7 +247,7 @@ def plot(found: Mapping[str, Any], path: Path) -> None:
 def _rewards(axes: Any, found: Mapping[str, Any]) -> None:
     axes.plot(*zip(*found["trained"], strict=True), color="0.75", lw=1, label="trained groups")
     for env, points in found["held out"].items():
-        axes.plot(*zip(*points, strict=True), marker="o", ms=3, label=f"{env}, held out")
+        axes.plot(*zip(*sorted(points), strict=True), marker="o", ms=3, label=f"{env}, held out")
     axes.axhline(0.9, color="0.85", lw=1, zorder=0)
     lost, twice = found["lost"], found["trained twice"]
     said = f"{len(found['killed'])} kills, {lost} rollouts lost, {twice} groups trained twice"

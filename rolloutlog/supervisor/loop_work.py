@@ -1,24 +1,33 @@
-"""Whether a service of a live loop has done all that it was started for (design/live-loop#run).
+"""Whether a service of a live loop has done all that it was started for, and what its death leaves on the log
+(design/live-loop#run).
 
 Guarantees: asked of the log, so what somebody else told to end, which ends as well as what has done its work, isn't
-taken for done. Leaves out: starting it again (`supervision`).
+taken for done; partitions of what died needn't wait for its session, where the broker lets us say so in time. Leaves
+out: starting it again (`supervision`).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
 from pydantic import ValidationError
 
-from rolloutlog.contract.errors import BrokerUnreachable
+from rolloutlog.contract.errors import BrokerUnreachable, RolloutlogError
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.client.connection import connect
+from rolloutlog.kafka.client.dead_members import leave_for
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.kafka.run_record import read_run
 from rolloutlog.producers.feeding.feed_cursor import FeedCursor
 from rolloutlog.supervisor.services import Service, ServiceRole
+
+GROUPS = {ServiceRole.WORKER: "workers", ServiceRole.BUFFER: "buffer"}
+"""Whose members they are."""
+LEAVE_S = 2.0
+"""As others wait to be looked at meanwhile."""
 
 
 class LoopWork:
@@ -36,6 +45,13 @@ class LoopWork:
             if service.role is ServiceRole.FEEDER and self._settings.loop.epochs is not None:
                 return await self._is_fed(self._fed[service.name], self._settings.loop.epochs)
         return False
+
+    async def has_died(self, service: Service, process: int) -> None:
+        """Give the place of that process in its group to others, if it had one; its session would end anyway."""
+        if (role := GROUPS.get(service.role)) is not None:
+            with suppress(RolloutlogError, TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await leave_for(await connect(self._settings, Role.OPERATOR), role, process)
 
     async def _is_fed(self, env: str, epochs: int) -> bool:
         """The cursor is at the end of the data before its last groups are."""

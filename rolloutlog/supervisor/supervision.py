@@ -31,11 +31,12 @@ class Supervision:
         restarts: int,
         tell: Callable[[str], None],
         has_done: Callable[[Service], Awaitable[bool]],
+        on_death: Callable[[Service, int], Awaitable[None]],
     ) -> None:
         """`has_done` says of a service that ended well whether all is done that it was started for, or somebody asked
-        that process to end."""
+        that process to end; `on_death` is told of a service that will be started again, and which process it was."""
         self.children = [Child(service, logs, restarts=restarts) for service in services]
-        self._tell, self._has_done = tell, has_done
+        self._tell, self._has_done, self._on_death = tell, has_done, on_death
 
     async def run(self, stop: asyncio.Event) -> str:
         """Start them and watch them until one of three things happens, which it says: `stopped`, `steps` or `data`.
@@ -64,7 +65,8 @@ class Supervision:
     async def _looked(self, now: float) -> str | None:
         """One look at all of them; why the run is over, if it is."""
         for child in self.children:
-            if (code := child.ended()) is not None:
+            process = child.pid
+            if process is not None and (code := child.ended()) is not None:
                 if code == 0 and await self._has_done(child.service):
                     if child.service.role is ServiceRole.TRAINER:
                         return "steps"
@@ -72,6 +74,7 @@ class Supervision:
                     continue
                 said, seconds = child.last_line, child.rest(code, now)
                 self._tell(f"{child.service.name} ended with {ending(code)}, and starts again in {seconds:g} s: {said}")
+                await self._on_death(child.service, process)
             child.start_if_due(now)
         feeders = [child for child in self.children if child.service.role is ServiceRole.FEEDER]
         return "data" if feeders and all(child.is_done for child in feeders) else None

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -34,9 +35,9 @@ from pathlib import Path
 from rolloutlog.supervisor.services import Service, ServiceRole
 from rolloutlog.supervisor.supervision import Supervision
 services = [Service("one", ServiceRole.WORKER, ("/bin/sh", "-c", sys.argv[1], "one"))]
-async def never(_):
+async def never(*_):
     return False
-supervision = Supervision(services, Path.cwd(), restarts=1, tell=print, has_done=never)
+supervision = Supervision(services, Path.cwd(), restarts=1, tell=print, has_done=never, on_death=never)
 async def main():
     running = asyncio.create_task(supervision.run(asyncio.Event()))
     while not supervision.running:
@@ -65,7 +66,11 @@ def supervised(*services: Service, restarts: int = 2, done: bool = True) -> tupl
     async def has_done(_: Service) -> bool:
         return done
 
-    return Supervision(services, Path.cwd(), restarts=restarts, tell=told.append, has_done=has_done), told
+    async def on_death(dead: Service, process: int) -> None:
+        assert not psutil.pid_exists(process), f"{dead.name} is told to have died"
+
+    how: dict[str, Any] = {"restarts": restarts, "tell": told.append}
+    return Supervision(services, Path.cwd(), **how, has_done=has_done, on_death=on_death), told
 
 
 async def ended(supervision: Supervision, stop: asyncio.Event | None = None) -> str:

@@ -44,6 +44,11 @@ ANSWER_S = 10.0
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 
+def member_name(process: int) -> str:
+    """What a member of a group calls itself, by its host and process."""
+    return f"{CLIENT_ID}-{socket.gethostname()}-{process}"
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """How to reach the cluster, and the namespace. `max_message_bytes` is the limit of the run's topics.
@@ -99,7 +104,7 @@ class Connection:
 
         A member of a group says host and process, so that one sees who owns what.
         """
-        member: dict[str, Any] = {"client_id": f"{CLIENT_ID}-{socket.gethostname()}-{os.getpid()}"} if group_id else {}
+        member: dict[str, Any] = {"client_id": member_name(os.getpid())} if group_id else {}
         defaults: dict[str, Any] = {
             "auto_offset_reset": "none",
             "enable_auto_commit": False,

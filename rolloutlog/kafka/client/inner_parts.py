@@ -40,6 +40,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import NoError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.group import LeaveGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Schema, String
@@ -53,6 +54,7 @@ __all__ = [
     "Int8",
     "Int16",
     "Int32",
+    "LeaveGroupRequest",
     "Request",
     "RequestStruct",
     "Response",
@@ -119,9 +121,9 @@ def futures_left(producer: AIOKafkaProducer) -> list[asyncio.Future[Any]]:
     return [future for future in left if future is not None]
 
 
-async def send_by_admin(admin: AIOKafkaAdminClient, request: Request[Any]) -> Any:
-    """The answer to a request of our own. Raises KafkaError."""
-    return await admin._send_request(request)
+async def send_by_admin(admin: AIOKafkaAdminClient, request: Request[Any], node: int | None = None) -> Any:
+    """The answer to a request of our own, of one node or of any. Raises KafkaError."""
+    return await admin._send_request(request, node)
 
 
 async def try_address(host: str, port: int, options: Mapping[str, Any], answer_s: float) -> None:
