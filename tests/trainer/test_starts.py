@@ -22,8 +22,8 @@ from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.kafka import run_record
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
-from rolloutlog.trainer.dispatch import writer_mark
 from rolloutlog.trainer.groups import ended_groups
+from rolloutlog.trainer.steps import writer_mark
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from rolloutlog.trainer.stream.starting import Start
 from tests.producers.log import until
