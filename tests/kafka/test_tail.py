@@ -10,6 +10,7 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -248,15 +249,19 @@ asyncio.run(main())
 """
 
 
-async def test_readers_are_gone_when_it_is_closed(settings: Settings) -> None:
-    """Nor does a command line say more than descriptors."""
+async def test_readers_are_gone_when_it_is_closed(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a command line say more than descriptors, or a module of the present folder get in the way."""
     connection = await filled(settings, 3)
+    (tmp_path / "asyncio.py").write_text("raise RuntimeError")
+    monkeypatch.chdir(tmp_path)
     async with Tail(connection, STARTS, readers=2) as tail:
         await read(tail, 3)
         pids = fetcher_of(tail).pids
         shown = await asyncio.create_subprocess_exec("ps", "-o", "args=", "-p", str(pids[0]), stdout=PIPE)
         words = (await shown.communicate())[0].split()
-        assert all(word.isdigit() for word in words[3:]), words
+        assert all(word.isdigit() for word in words[4:]), words
     assert len(pids) == 2
     assert not any(map(is_there, pids))
 

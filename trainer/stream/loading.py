@@ -39,14 +39,15 @@ class Lost:
 FEW = 32
 """So many values aren't worth a thread."""
 LONG = 4 << 20
-"""Bytes of values that are worth another thread: hashing them and looking at their columns frees the interpreter."""
+"""Bytes of values that are worth another thread, unless a reader has looked at them: hashing them and looking at their
+columns frees the interpreter."""
 
 
 async def read_together(records: Sequence[tuple[Announced, Event]]) -> list[Arrival]:
     """What these records say that were announced, as `arrivals` says it."""
     if len(records) <= FEW:
         return arrivals(records)
-    size = sum(len(event.value or b"") for _, event in records)
+    size = sum(len(event.value or b"") for _, event in records if not event.is_sound)
     threads = max(1, min(size // LONG, os.cpu_count() or 1))
     parts = [records[number::threads] for number in range(threads)]
     found = await asyncio.gather(*(asyncio.to_thread(arrivals, part) for part in parts))

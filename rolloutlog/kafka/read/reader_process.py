@@ -61,12 +61,20 @@ class ReaderProcess(asyncio.Protocol):
     def _launch(self, theirs: socket.socket) -> None:
         """A new interpreter, which inherits nothing but these files."""
         fds = [theirs.fileno(), *(block.fd for block in self._blocks)]
+        path = os.pathsep.join(filter(None, sys.path))
+        threads = {"OPENBLAS_NUM_THREADS": "1"}  # numpy starts some for algebra, which spin at first
         self._process = subprocess.Popen(
-            [sys.executable, "-m", MODULE, *map(str, fds)],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                MODULE,
+                *map(str, fds),
+            ],  # modules of our folders, not of whatever folder this is
             pass_fds=fds,
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for us to act on
-            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # numpy starts threads for algebra, which spin at first
+            env=os.environ | threads | {"PYTHONPATH": path},
         )
 
     async def ended(self) -> int | None:
