@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from rolloutlog.kafka.loop.collection import THRESHOLDS, SeldomCollected
+from rolloutlog.kafka.loop.collection import FEW, THRESHOLDS, SeldomCollected, set_apart
 
 
 def test_thresholds_are_back_when_the_last_of_several_blocks_ends() -> None:
@@ -17,3 +17,19 @@ def test_thresholds_are_back_when_the_last_of_several_blocks_ends() -> None:
         seldom.__exit__()
         assert gc.get_threshold() == THRESHOLDS
     assert gc.get_threshold() == before
+
+
+def test_what_was_there_is_looked_at_again_once_the_block_ends() -> None:
+    """Unless the process has set apart what it had."""
+    before = gc.get_freeze_count()
+    with set_apart():
+        assert gc.get_freeze_count() > max(before, FEW)
+    assert gc.get_freeze_count() <= before
+    gc.freeze()
+    own = gc.get_freeze_count()
+    try:
+        with set_apart():
+            pass
+        assert gc.get_freeze_count() >= own
+    finally:
+        gc.unfreeze()

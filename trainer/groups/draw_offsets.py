@@ -32,6 +32,8 @@ class DrawOffsets:
 
     def get(self, group: str, default: int) -> int:
         """Where it was drawn, `default` where nobody said."""
+        if not self._new_ids and not len(self._ids):
+            return default
         self._sort()
         name = np.array([ended_id(group)], _ID)
         at = int(np.searchsorted(self._ids, name)[0])

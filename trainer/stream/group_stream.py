@@ -24,6 +24,7 @@ from rolloutlog.contract.errors import NotOpen, SettingsError
 from rolloutlog.contract.events.policy_versions import SavedCheckpoint
 from rolloutlog.contract.policies import History
 from rolloutlog.contract.settings import Settings
+from rolloutlog.kafka.loop.collection import set_apart
 from rolloutlog.trainer.dispatch.batch import Batch, LeftOut
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.groups.eval_rewards import EvalReward
@@ -72,6 +73,7 @@ class GroupStream:
         self._stopping = False
 
     async def __aenter__(self) -> Self:
+        self._stack.enter_context(set_apart())
         try:
             parts = await open_parts(self._stack, self._settings, self._start, self._filters)
         except BaseException:
