@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from rolloutlog.buffer.index.round_rows import Drawn, Noted, SourcesRow
 from rolloutlog.buffer.sources.offer import Offer
-from rolloutlog.buffer.sources.source_columns import NOWHERE
 from rolloutlog.buffer.sources.source_table import SourceTable
 
 PLACE, REWARD, SHORT, LENGTH = np.dtype("<i8"), np.dtype("<f8"), np.dtype("<u2"), np.dtype("<u4")
@@ -32,22 +31,16 @@ def slots_of(sources: SourceTable, place: int, most_bytes: int) -> list[int]:
     """Slots from a place on, as many as so many bytes hold, and none behind one that has notes apart; one at least, if
     there is any."""
     found, size = list[int](), 0
-    first = sources.first_from(place)
-    for slot in range(sources.slot_count if first is None else first, sources.slot_count):
-        if sources.is_gone(slot):
-            continue
-        size += ENTRY + len(sources.tail(slot)) + _said(sources, slot)
+    for slot in sources.slots_from(place):
+        told = _told_bytes(sources, slot)
+        candidates = CANDIDATE * len(sources.made.get(sources.offset(slot), ()))
+        size += ENTRY + sources.tail_size(slot) + candidates + (0 if told > MOST_NOTES else told)
         if found and size > most_bytes:
             break
         found.append(slot)
-        if has_notes_apart(sources, slot):
+        if told > MOST_NOTES:
             break
     return found
-
-
-def _said(sources: SourceTable, slot: int) -> int:
-    told = 0 if has_notes_apart(sources, slot) else _told_bytes(sources, slot)
-    return CANDIDATE * len(sources.made.get(sources.offset(slot), ())) + told
 
 
 def has_notes_apart(sources: SourceTable, slot: int) -> bool:
@@ -80,36 +73,27 @@ def packed_sources(
     sources: SourceTable, slots: Sequence[int], seeds: dict[int, int], *, side: int, number: int, place: int | None
 ) -> SourcesRow:
     """The sources in those slots as a row; `seeds` are rows of early seeds by place."""
-    offsets = [sources.offset(slot) for slot in slots]
-    groups: dict[str, int] = {}
+    own, groups, offers = sources.gathered(slots), dict[str, int](), dict[int, tuple[int, Offer]]()
     group_at = [groups.setdefault(sources.group(slot), len(groups)) for slot in slots]
-    offers: dict[int, tuple[int, Offer]] = {}
     like_at = [offers.setdefault(id(offer := sources.offers[slot]), (len(offers), offer))[0] for slot in slots]
-    tails = [sources.tail(slot) for slot in slots]
     return SourcesRow(
         side=side,
         number=number,
-        offsets=np.array(offsets, PLACE).tobytes(),
-        rows=np.array([_row(sources, slot) for slot in slots], PLACE).tobytes(),
-        rewards=np.array(
-            [np.nan if (said := sources.reward(slot)) is None else said for slot in slots], REWARD
-        ).tobytes(),
-        flags=bytes(sources.flags(slot) for slot in slots),
+        offsets=np.array(own.offsets, PLACE).tobytes(),
+        rows=np.array(own.rows, PLACE).tobytes(),
+        rewards=np.array(own.rewards, REWARD).tobytes(),
+        flags=own.flags,
         group_at=np.array(group_at, SHORT).tobytes(),
         like_at=np.array(like_at, SHORT).tobytes(),
-        lengths=np.array([len(tail) for tail in tails], LENGTH).tobytes(),
-        tails=b"".join(tails),
+        lengths=np.array([*map(len, own.tails)], LENGTH).tobytes(),
+        tails=b"".join(own.tails),
         groups=list(groups),
         likes=[(replace(offer.like, group=NO_NAME), list(offer.counts)) for _, offer in offers.values()],
         told=[*_told(sources, slots)],
-        drawn=[*_drawn(sources, offsets, slots)],
-        seeds=[(index, seeds[offset]) for index, offset in enumerate(offsets) if offset in seeds],
+        drawn=[*_drawn(sources, slots)],
+        seeds=[(index, seeds[offset]) for index, offset in enumerate(own.offsets) if offset in seeds],
         place=place,
     )
-
-
-def _row(sources: SourceTable, slot: int) -> int:
-    return NOWHERE if (row := sources.first_row(slot)) is None else row
 
 
 def _told(sources: SourceTable, slots: Sequence[int]) -> Iterator[Noted]:
@@ -118,9 +102,9 @@ def _told(sources: SourceTable, slots: Sequence[int]) -> Iterator[Noted]:
             yield Noted(index, told.reward, [] if has_notes_apart(sources, slot) else sorted(told.notes))
 
 
-def _drawn(sources: SourceTable, offsets: Sequence[int], slots: Sequence[int]) -> Iterator[Drawn]:
-    for index, offset in enumerate(offsets):
-        if (made := sources.made.get(offset)) is not None:
+def _drawn(sources: SourceTable, slots: Sequence[int]) -> Iterator[Drawn]:
+    for index, slot in enumerate(slots):
+        if (made := sources.made.get(sources.offset(slot))) is not None:
             said = [(at, one.draws, one.refused) for at, one in enumerate(made) if one.draws or one.refused]
-            if said or len(made) < sources.offers[slots[index]].size:
+            if said or len(made) < sources.offers[slot].size:
                 yield Drawn(index, len(made), said)

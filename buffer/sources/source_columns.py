@@ -20,6 +20,7 @@ from rolloutlog.buffer.sources.group_chains import GroupChains
 from rolloutlog.buffer.sources.offer import Offer
 from rolloutlog.buffer.sources.packed_row import OwnFacts, own_facts, packed_row
 from rolloutlog.buffer.sources.packed_source import PackedSource
+from rolloutlog.contract.handles import BEFORE
 
 T = TypeVar("T")
 LEAST = 64
@@ -36,6 +37,17 @@ class Told(NamedTuple):
 
     reward: float | None
     notes: frozenset[str]
+
+
+class Gathered(NamedTuple):
+    """Of some slots offsets, rows and rewards as they lie in the columns, what `extend` takes again as flags, and
+    tails."""
+
+    offsets: list[int]
+    rows: list[int]
+    rewards: list[float]
+    flags: bytes
+    tails: list[bytearray]
 
 
 class SourceColumns:
@@ -85,7 +97,12 @@ class SourceColumns:
 
     def slots(self) -> Iterator[int]:
         """All that aren't empty, by offset."""
-        return (slot for slot in range(self._first, len(self._offsets)) if not self._flags[slot] & GONE)
+        return self.slots_from(-BEFORE)
+
+    def slots_from(self, place: int) -> Iterator[int]:
+        """The same, at or above a place."""
+        first, flags = bisect_left(self._offsets, place, self._first), self._flags
+        return (slot for slot in range(first, len(flags)) if not flags[slot] & GONE)
 
     def slot_of(self, offset: int) -> int | None:
         """The slot of a source; None where it isn't here."""
@@ -154,20 +171,25 @@ class SourceColumns:
         """Offset of its row on the index, as far as it is known."""
         return None if (row := self._rows[slot]) == NOWHERE else row
 
-    def first_from(self, place: int) -> int | None:
-        """The first slot at or above a place."""
-        at = bisect_left(self._offsets, place, self._first)
-        while at < len(self._flags) and self._flags[at] & GONE:
-            at += 1
-        return at if at < len(self._flags) else None
-
-    def is_gone(self, slot: int) -> bool:
-        """True for an empty slot."""
-        return bool(self._flags[slot] & GONE)
-
     def flags(self, slot: int) -> int:
-        """What `extend` takes again."""
+        """As `extend` takes them again."""
         return self._flags[slot]
+
+    def tail_size(self, slot: int) -> int:
+        """Bytes of its tail."""
+        return self._starts[slot + 1] - self._starts[slot]
+
+    def gathered(self, slots: Sequence[int]) -> Gathered:
+        """What some slots have, column by column."""
+        offsets, rows, rewards, flags = self._offsets, self._rows, self._rewards, self._flags
+        tails, starts = self._tails, self._starts
+        return Gathered(
+            [offsets[slot] for slot in slots],
+            [rows[slot] for slot in slots],
+            [rewards[slot] for slot in slots],
+            bytes([flags[slot] for slot in slots]),
+            [tails[starts[slot] : starts[slot + 1]] for slot in slots],
+        )
 
     @property
     def tail_end(self) -> int:
