@@ -18,7 +18,7 @@ from rolloutlog.contract.errors import BrokerUnreachable, RolloutlogError
 from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.kafka.client.connection import connect
-from rolloutlog.kafka.client.dead_members import leave_for
+from rolloutlog.kafka.client.owners import leave_for
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.kafka.run_record import read_run
 from rolloutlog.producers.feeding.feed_cursor import FeedCursor

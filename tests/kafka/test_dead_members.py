@@ -13,7 +13,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import connect
-from rolloutlog.kafka.client.dead_members import leave_for
+from rolloutlog.kafka.client.owners import leave_for
 from rolloutlog.kafka.loop.work_queue import WorkQueue
 
 SESSION_MS = 60_000
