@@ -37,6 +37,7 @@ from rolloutlog.trainer.restarts.restoring import EndingsFold, known_event
 from rolloutlog.trainer.restarts.sound_marks import RecalledChunks, SoundMarks, marks_of
 from rolloutlog.trainer.steps.closing import closing_of
 from rolloutlog.trainer.steps.step_events import step_events
+from rolloutlog.trainer.steps.step_outcome import StepOutcome
 from tests.trainer.desk import ended, rollout
 
 GROUPS, SIZE = 12, 2
@@ -127,7 +128,7 @@ class Trainer:
         if batch is None:
             records = unwritten.events(0)
         else:
-            records = step_events(batch, unwritten, None, closing, run="r", now=0, uri=None, digest=None)
+            records = step_events(batch, unwritten, None, closing, StepOutcome(), run="r", now=0)
         last = log.write(records)
         closing.committed({0: self.assembly}, last if answered else {})
         marks = closing.watermarks

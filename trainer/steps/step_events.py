@@ -21,6 +21,7 @@ from rolloutlog.contract.policies import History, Policy
 from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.unwritten_events import SOURCE, UnwrittenEvents
 from rolloutlog.trainer.steps.closing import Closing
+from rolloutlog.trainer.steps.step_outcome import StepOutcome
 
 
 def step_events(
@@ -28,42 +29,34 @@ def step_events(
     unwritten: UnwrittenEvents,
     policy: Policy | None,
     closing: Closing,
+    outcome: StepOutcome,
     *,
     run: str,
     now: int,
-    uri: str | None,
-    digest: str | None,
-    checkpoint: tuple[str, str | None] | None = None,
 ) -> list[Outgoing]:
-    """The records of a step; that it is closed comes last. Of what it left: as `saved_events`."""
+    """The records of a step; that it is closed comes last."""
     trained = [final_event(group.final, source=SOURCE, now=now) for group in batch.groups]
     marks = closing.watermarks
     return [
         *unwritten.events(now),
         *trained,
         *closing.chunk_events(now),
-        *saved_events(marks, policy, run=run, now=now, uri=uri, digest=digest, checkpoint=checkpoint),
+        *saved_events(marks, policy, outcome, run=run, now=now),
         *([] if marks is None else [step_closed(marks, source=SOURCE, now=now)]),
     ]
 
 
 def saved_events(
-    marks: Watermarks | None,
-    policy: Policy | None,
-    *,
-    run: str,
-    now: int,
-    uri: str | None,
-    digest: str | None,
-    checkpoint: tuple[str, str | None] | None,
+    marks: Watermarks | None, policy: Policy | None, outcome: StepOutcome, *, run: str, now: int
 ) -> list[Outgoing]:
-    """What a step left that closes with these `marks`: its policy, whose weights lie at `uri`, and its `checkpoint`,
-    where the state after it lies, and the digest of that."""
+    """What a step left that closes with these `marks`: its policy, where it has one, and its checkpoint."""
     events = list[Outgoing]()
     if policy is not None:
+        uri, digest = outcome.publish, outcome.digest
         events.append(policy_published(policy, run=run, source=SOURCE, now=now, uri=uri, digest=digest))
-    if checkpoint is not None and marks is not None:
-        saved = SavedCheckpoint(**marks.model_dump(), uri=checkpoint[0], digest=checkpoint[1])
+    if outcome.checkpoint is not None and marks is not None:
+        uri, digest = outcome.checkpoint
+        saved = SavedCheckpoint(**marks.model_dump(), uri=uri, digest=digest)
         events.append(checkpoint_saved(saved, run=run, source=SOURCE, now=now))
     return events
 

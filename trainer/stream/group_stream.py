@@ -29,13 +29,14 @@ from rolloutlog.trainer.dispatch.batch import Batch, LeftOut
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.groups.eval_rewards import EvalReward
 from rolloutlog.trainer.groups.filters import GroupFilter, installed_filters, with_filters
+from rolloutlog.trainer.steps.step_outcome import StepOutcome
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.batch_iterator import BatchIterator
 from rolloutlog.trainer.stream.batch_reader import BatchReader
 from rolloutlog.trainer.stream.opening import Parts, open_parts
 from rolloutlog.trainer.stream.skipping import skip_open_groups
 from rolloutlog.trainer.stream.starting import Start
-from rolloutlog.trainer.stream.step_recorder import StepOutcome, StepRecorder
+from rolloutlog.trainer.stream.step_recorder import StepRecorder
 from rolloutlog.trainer.stream.wish import Wish
 
 

@@ -3,14 +3,15 @@
 
 Guarantees: whatever writes has its turn, so that no two share a transaction; a transaction takes its events out first,
 so that none is lost which comes while it is written; a telling goes on though its caller is cancelled, and whoever
-tells that batch again hears how it ended. Leaves out: what a failed write means (`step`), and drawing.
+tells that batch again hears how it ended. Leaves out: what a failed write means
+(`rolloutlog.trainer.steps.step_writer`), and drawing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from rolloutlog.contract.errors import NotOpen, SettingsError
@@ -19,10 +20,9 @@ from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.events.watermarks import Watermarks
 from rolloutlog.contract.policies import Policy
 from rolloutlog.contract.topics import Topic
-from rolloutlog.contract.wire.refusal import text_of
 from rolloutlog.kafka.client.failures import retrieve_exception
 from rolloutlog.kafka.write.writing import now_ms
-from rolloutlog.trainer.dispatch.batch import Batch, LeftOut
+from rolloutlog.trainer.dispatch.batch import Batch
 from rolloutlog.trainer.dispatch.discards import Discards
 from rolloutlog.trainer.dispatch.lending import Lending
 from rolloutlog.trainer.dispatch.unwritten_events import UnwrittenEvents
@@ -30,29 +30,12 @@ from rolloutlog.trainer.steps.closing import Closing, closing_of
 from rolloutlog.trainer.steps.drop_counts import DropCounts
 from rolloutlog.trainer.steps.group_counts import group_counts
 from rolloutlog.trainer.steps.step_events import saved_events, step_events
+from rolloutlog.trainer.steps.step_outcome import StepOutcome
 from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.opening import Parts
 
 T = TypeVar("T")
 GO_ON = "open a new one: it goes on from what is on the log, and a batch that wasn't told comes again"
-
-
-@dataclass(slots=True, frozen=True)
-class StepOutcome:
-    """What came of a batch: where the weights lie that it made, if they go out, their digest, where the state after it
-    lies, if it was saved, with its digest, and which of its groups weren't trained, with the reason."""
-
-    publish: str | None = None
-    digest: str | None = None
-    checkpoint: tuple[str, str | None] | None = None
-    without: Mapping[str, LeftOut] = field(default_factory=dict[str, LeftOut])
-
-    def __post_init__(self) -> None:
-        """Raises SettingsError for what no event can say."""
-        saved, saved_digest = self.checkpoint or (None, None)
-        for name, said in {"publish": self.publish, "digest": self.digest, "checkpoint": saved}.items():
-            _check_text(name, said)
-        _check_text("checkpoint_digest", saved_digest)
 
 
 @dataclass(slots=True, frozen=True)
@@ -175,16 +158,7 @@ class StepRecorder:
             policy = None if outcome.publish is None else Policy(marks.timeline, step)
             if policy in parts.history.published:
                 raise ValueError(f"policy {policy} is published already")
-            events = saved_events(
-                marks,
-                policy,
-                run=self._run,
-                now=now_ms(),
-                uri=outcome.publish,
-                digest=outcome.digest,
-                checkpoint=outcome.checkpoint,
-            )
-            await parts.writer.write(events)
+            await parts.writer.write(saved_events(marks, policy, outcome, run=self._run, now=now_ms()))
             if policy is not None:
                 parts.policies.wrote(policy)
 
@@ -195,18 +169,7 @@ class StepRecorder:
         closing = self._closing(told, [group.final for group in kept.groups], step=kept.closes)
         counts = group_counts(self._parts.sampler, {final.group for final in closing.finals})
         closing = replace(closing, groups=counts)
-        events = step_events(
-            kept,
-            told,
-            policy,
-            closing,
-            run=self._run,
-            now=now_ms(),
-            uri=outcome.publish,
-            digest=outcome.digest,
-            checkpoint=outcome.checkpoint,
-        )
-        return events, closing
+        return step_events(kept, told, policy, closing, outcome, run=self._run, now=now_ms()), closing
 
     async def _write_notes(self) -> None:
         async with self._parts.writer.turn:
@@ -239,10 +202,3 @@ class StepRecorder:
             what = "weights can't be published" if outcome.publish else "there are no checkpoints"
             raise SettingsError(f"{what} over imported policies: no timeline was started")
         return None if outcome.publish is None else Policy(history.timeline, batch.step)
-
-
-def _check_text(name: str, said: object) -> None:
-    """A place or a digest is a text, as every language reads it: no path object, nothing empty, no half characters."""
-    if said is None or (isinstance(said, str) and said and said == text_of(said)):
-        return
-    raise SettingsError(f"{name} isn't a text that the log can hold: {said!r:.200}", "a path is given as str(path)")
