@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rolloutlog.consumers.audit.indexed_offsets import IndexedOffsets
 from rolloutlog.consumers.audit.ledger import PartitionLedger
@@ -120,7 +121,7 @@ def test_an_aborted_member_that_is_cancelled_counts_as_cancelled() -> None:
     assert terms(ledger(record(1, status=Status.ABORTED), gone)) == {"cancelled": 1}
     assert terms(ledger(gone, record(1, status=Status.ABORTED))) == {"pending": 1}, "9.1: aborted, then cancelled"
     assert terms(ledger(record(1, status=Status.ABORTED), gone, rejected={1})) == {"rejected": 1, "pending": 1}
-    unreadable = replace(gone, headers=[(k, b"\xff" if k == "ce_group" else v) for k, v in gone.headers])
+    unreadable = structs.replace(gone, headers=[(k, b"\xff" if k == "ce_group" else v) for k, v in gone.headers])
     assert terms(ledger(record(1, status=Status.ABORTED), unreadable)) == {"pending": 1}
 
 
@@ -159,11 +160,11 @@ def test_late_comes_before_duplicate() -> None:
 
 
 def test_a_duplicate_is_known_by_type_and_digest_also_where_no_header_says_the_digest() -> None:
-    bare = replace(record(), headers=[(k, v) for k, v in record().headers if k != "ce_digest"])
+    bare = structs.replace(record(), headers=[(k, v) for k, v in record().headers if k != "ce_digest"])
     failed = record(status=Status.FAILED)
     for first, second in ((bare, record()), (record(), bare), (bare, bare)):
         assert terms(ledger(first, second)) == {"pending": 1, "superseded.duplicate": 1}
-    assert terms(ledger(bare, replace(bare, value=bare.value + b" "))) == {"pending": 2}
+    assert terms(ledger(bare, structs.replace(bare, value=bare.value + b" "))) == {"pending": 2}
     assert terms(ledger(record(), failed)) == {"pending": 1, "failed": 1}
 
 
@@ -178,7 +179,7 @@ def test_a_final_event_that_names_another_partition_counts_nothing_here() -> Non
 
 
 def test_a_repeated_id_with_another_value_isnt_a_duplicate() -> None:
-    other = replace(record(), headers=[(k, b"0" * 64 if k == "ce_digest" else v) for k, v in record().headers])
+    other = structs.replace(record(), headers=[(k, b"0" * 64 if k == "ce_digest" else v) for k, v in record().headers])
     assert terms(ledger(record(), other, rejected={1})) == {"pending": 1, "rejected": 1}
 
 

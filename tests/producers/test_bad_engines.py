@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from rolloutlog.contract.errors import EngineUnavailable, InvalidRecord
 from rolloutlog.contract.events.seeds import seed_event

@@ -9,10 +9,10 @@ import textwrap
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rolloutlog.contract.events.rollouts import read_cancelled, read_taken
 from rolloutlog.contract.events.seeds import Ask, Seed, seed_cancelled_event, seed_event

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rolloutlog.consumers.views.run_status import status
 from rolloutlog.contract.errors import NotFound, RecordsDeleted, RunMismatch, SettingsError
