@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rolloutlog.contract.errors import (
     BrokerUnreachable,

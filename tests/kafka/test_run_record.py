@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError, TopicMismatch
 from rolloutlog.contract.events.event import Outgoing
