@@ -4,8 +4,8 @@ takes in and draws groups.
 Guarantees: the thresholds that the process had are back when the last block ends; blocks of one `SeldomCollected` may
 overlap, in several threads. What is folded is kept, for long and without cycles, so at Python's own thresholds (a look
 at every 700 new objects) a fifth of the time went into looking at it again and again: measured by
-`bench/buffer_loop.py` and `bench/trainer.py`. While `set_apart` lasts, what was there before isn't looked at: those of
-torch are half a million objects, and a look at all of them, one for some 7,000 records, took as long as 500 records do;
+`bench/buffer_loop.py` and `bench/trainer.py`. While `set_apart` lasts, what was there before isn't looked at, of
+torch half a million objects: a look at all of them, one for some 7,000 records, took as long as 500 records do;
 what a process has set apart itself stays so. Leaves out: what has no cycles, which is freed at once as ever.
 """
 
