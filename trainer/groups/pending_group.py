@@ -80,13 +80,15 @@ class PendingGroup:
     def group(self) -> Group:
         """Who belongs to it and how they stand. Members that wait for others without their values, with nothing said of
         them but what their headers announced, are packed until somebody asks."""
-        self._unpack()
+        if self._packed is not None:
+            self._unpack()
         return self._group
 
     @property
     def unread(self) -> dict[int, Announced]:
         """The members that stand by the word of their headers."""
-        self._unpack()
+        if self._packed is not None:
+            self._unpack()
         return self._unread
 
     def named(self, handle: Handle) -> Handle:
@@ -282,17 +284,18 @@ class PendingGroup:
 
     def let_go(self) -> None:
         """Hold no payload any more; what is drawn is read again by handle."""
-        for member in [*self.payloads]:
-            self._drop(member)
+        self.memory.held -= sum(len(payload.body.value) for payload in self.payloads.values())
+        self.payloads.clear()
         for member, fact in self.unread.items():
             self.memory.held -= fact.held
             self.unread[member] = fact.by_handle
 
     def _drop(self, member: int) -> None:
-        if (payload := self.payloads.pop(member, None)) is not None:
-            self.memory.held -= len(payload.body.value)
-        if (fact := self.unread.pop(member, None)) is not None:
-            self.memory.held -= fact.held
+        unread = self.unread
+        if member in self.payloads:
+            self.memory.held -= len(self.payloads.pop(member).body.value)
+        if member in unread:
+            self.memory.held -= unread.pop(member).held
 
     def _look(self, index: int) -> None:
         """Count anew how a member stands, after something was said of it."""

@@ -19,14 +19,14 @@ NO_LABEL = "no-label"
 
 def tokens_by_policy(members: Iterable[DrawnMember]) -> dict[str, int]:
     """Response tokens by `timeline:version`."""
-    counted: Counter[str] = Counter()
+    counted: Counter[tuple[int, int]] = Counter()
     for member in members:
         runs = member.tokens.runs
         for timeline, version, length in zip(
             runs.timelines.tolist(), runs.versions.tolist(), runs.lengths.tolist(), strict=True
         ):
-            counted[f"{timeline}:{version}"] += length
-    return dict(counted)
+            counted[timeline, version] += length
+    return {f"{timeline}:{version}": count for (timeline, version), count in counted.items()}
 
 
 def masked_tokens(members: Iterable[DrawnMember]) -> dict[str, int]:
