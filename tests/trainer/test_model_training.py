@@ -34,8 +34,9 @@ from rolloutlog.contract.vocabulary import DropReason, RunKind
 from rolloutlog.kafka.read.policy_log import PolicyFold, read_policy_log
 from rolloutlog.policy.weights import load_weights, policy_of, weights_in
 from rolloutlog.trainer.loop.state_file import read_state
-from rolloutlog.trainer.training.model_training import TrainingReport, run_training
+from rolloutlog.trainer.training.model_training import run_training
 from rolloutlog.trainer.training.run_folder import RunFolder
+from rolloutlog.trainer.training.training_report import TrainingReport
 from tests.trainer.log import Log
 from tests.trainer.test_offline import offline
 from tests.trainer.training_run import IDS, PROMPT, SMALL, Table, chance_by, groups, training_settings

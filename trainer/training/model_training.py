@@ -16,7 +16,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -30,7 +29,6 @@ from rolloutlog.trainer.batches.advantages import Estimator
 from rolloutlog.trainer.loop.checkpoint_folder import CheckpointFolder
 from rolloutlog.trainer.loop.sync_group_stream import SyncGroupStream
 from rolloutlog.trainer.loop.training_batch import SavedFile, TrainingBatch
-from rolloutlog.trainer.steps.step_report import StepReport
 from rolloutlog.trainer.stream.starting import Start
 from rolloutlog.trainer.training.beginning import Beginning, Resume, published_weights, read_beginning
 from rolloutlog.trainer.training.kept_optimizer import KeptOptimizer
@@ -39,6 +37,7 @@ from rolloutlog.trainer.training.model_choice import chosen_model, chosen_optimi
 from rolloutlog.trainer.training.model_limits import limits_of
 from rolloutlog.trainer.training.model_step import ModelStep, StepNumbers
 from rolloutlog.trainer.training.run_folder import RunFolder, writing
+from rolloutlog.trainer.training.training_report import TrainingReport
 from rolloutlog.trainer.training.training_row import Row, row_of
 
 log = logging.getLogger(__name__)
@@ -47,23 +46,6 @@ UNREADABLE = (
     "`training.keep_weights` weights are kept, and those of checkpoints"
 )
 """What to do where a trainer can't read the weights that it goes on from."""
-
-
-@dataclass(slots=True)
-class TrainingReport:
-    """What was trained in all, by this process, and the policy at its end."""
-
-    steps: int = 0
-    groups: int = 0
-    trainable_tokens: int = 0
-    policy: str | None = None
-
-    def add(self, step: StepReport, current: Policy | None) -> None:
-        """One step more, and the policy after it."""
-        self.steps += 1
-        self.groups += step.groups
-        self.trainable_tokens += step.trainable_tokens
-        self.policy = None if current is None else str(current)
 
 
 class ModelTraining:
