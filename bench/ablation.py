@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--arm", action="append", help="one of them, or several")
-    parser.add_argument("--limit", type=float, default=120.0, help="CPU seconds of a run")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds of a run: CPU, and waits for tools")
     parser.add_argument("--log", action="store_true", help="over Kafka; then the limit is of seconds by the wall")
     parser.add_argument("--json", type=Path, default=Path("bench/ablation.json"))
     parser.add_argument("--plot", type=Path, default=Path("bench/ablation.png"))
@@ -46,9 +46,8 @@ def main() -> None:
     chosen = [arm for arm in arms(CHANCES) if said.arm is None or arm.name in said.arm]
     seeds, run = range(said.first, said.first + said.seeds), over_log if said.log else in_process()
     runs = measured(run, chosen, seeds, said.limit, said.json)
-    clock = "s" if said.log else "CPU s"
-    Console(width=None if sys.stdout.isatty() else WIDE).print(table(runs, said.limit, clock))
-    plot(runs, said.limit, said.plot, clock)
+    Console(width=None if sys.stdout.isatty() else WIDE).print(table(runs, said.limit))
+    plot(runs, said.limit, said.plot)
 
 
 Run = Callable[[Arm, int, float], Learning]
@@ -85,9 +84,9 @@ def quartiles(runs: Sequence[Learning], of: Callable[[Learning], float]) -> list
     return [values[place] if place < len(values) else None for place in places]
 
 
-def table(runs: Sequence[Learning], limit_s: float, clock: str) -> Table:
-    """A line an arm; `clock` says which seconds they are."""
-    made = Table("arm", "seeds", "learned", f"{clock} to 0.9", "steps", "thousand tokens", "masked", "groups dropped")
+def table(runs: Sequence[Learning], limit_s: float) -> Table:
+    """A line an arm."""
+    made = Table("arm", "seeds", "learned", "seconds to 0.9", "steps", "thousand tokens", "masked", "groups dropped")
     for name in dict.fromkeys(run.arm for run in runs):
         own = [run for run in runs if run.arm == name]
         spread = [_spread(quartiles(own, of), limit_s) for of in (_seconds, _steps, _tokens)]
@@ -97,12 +96,12 @@ def table(runs: Sequence[Learning], limit_s: float, clock: str) -> Table:
     return made
 
 
-def plot(runs: Sequence[Learning], limit_s: float, path: Path, clock: str) -> None:
+def plot(runs: Sequence[Learning], limit_s: float, path: Path) -> None:
     """Share of the seeds that have learned, by tokens sampled and by seconds."""
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(11, 4.5), layout="constrained")
-    for axes, of, name in zip(figure.subplots(1, 2), (_tokens, _seconds), ("thousand tokens", clock), strict=True):
+    for axes, of, name in zip(figure.subplots(1, 2), (_tokens, _seconds), ("thousand tokens", "seconds"), strict=True):
         for arm in dict.fromkeys(run.arm for run in runs):
             own = [run for run in runs if run.arm == arm]
             values = sorted(of(run) for run in own if run.learned)

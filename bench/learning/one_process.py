@@ -2,13 +2,13 @@
 
 Guarantees: conversations, masks, tensors, losses and optimiser steps are those of the project, by the demo's settings;
 asynchronous arms keep a batch in a queue for `lag` steps, while rollouts go on over updates in place. The clock is CPU
-time of this process. Leaves out: Kafka, the buffer's draws, and members that are made again: what is too old goes.
+time of this process, and what it waits for slow tools when there is nothing else to do (`skipping_loop`). Leaves out:
+Kafka, the buffer's draws, and members that are made again: what is too old goes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +17,7 @@ from statistics import fmean
 import torch
 
 from bench.learning.group_source import GroupSource
+from bench.learning.skipping_loop import SkippingLoop
 from bench.learning.stepped_engine import SteppedEngine
 from rolloutlog.buffer.derivations.protocol import Scoring
 from rolloutlog.contract.events.group_events import GroupFinal
@@ -43,6 +44,8 @@ LEARNED, WINDOW = 0.9, 32
 """Learned is a mean reward above this, over so many fresh groups of each environment."""
 TURNS = 8
 """So often other tasks of the event loop run between two tokens, which is enough for what one answer leads to."""
+MOMENT_S = 0.01
+"""How long it waits at a time for slow tools."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,11 +103,12 @@ class OneProcess:
 
     async def run(self, limit_s: float) -> Learning:
         """Until it has learned, or the time is over."""
-        began = time.process_time()
+        clock = asyncio.get_running_loop().time
+        began = clock()
         while not self._made.learned and self._made.seconds < limit_s:
             await self._sampled()
             self._train()
-            self._made.seconds = time.process_time() - began
+            self._made.seconds = clock() - began
             self._made.rewards = {name: fmean(known) for name, known in self._recent.items() if known}
             full = all(len(known) == WINDOW for known in self._recent.values())
             self._made.learned = full and min(self._made.rewards.values()) > LEARNED
@@ -120,7 +124,8 @@ class OneProcess:
             while len(self._running) < wanted:
                 self._running.add(asyncio.create_task(self._group(self._source.next())))
             await self._turn()
-            self._engine.step()
+            if not self._engine.step():
+                await asyncio.sleep(MOMENT_S)
             await self._turn()
             for task in [task for task in self._running if task.done()]:
                 self._running.discard(task)
@@ -203,4 +208,5 @@ def arms(every: dict[str, float]) -> list[Arm]:
 def learned(settings: Settings, arm: Arm, seed: int, limit_s: float) -> Learning:
     """One arm with one seed, on one thread."""
     torch.set_num_threads(1)
-    return asyncio.run(OneProcess(settings, arm, seed).run(limit_s))
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        return runner.run(OneProcess(settings, arm, seed).run(limit_s))

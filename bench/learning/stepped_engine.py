@@ -41,14 +41,17 @@ class SteppedEngine:
         text = self._tokenizer.decode(row.ids)
         return Sample(np.array(row.ids, np.int32), np.array(row.logprobs, np.float32), row.segments, text, row.ended)
 
-    def step(self) -> None:
-        """A token for each row that is under way, and for those that wait, as far as there is room."""
+    def step(self) -> bool:
+        """A token for each row that is under way, and for those that wait, as far as there is room; False where nobody
+        asked."""
         count = min(self._decoder.room, len(self._waiting))
         self._decoder.admit(self._waiting[:count])
         del self._waiting[:count]
-        if self._decoder.rows:
-            for row in self._decoder.step():
-                self._calls.pop(row).set_result(None)
+        if not self._decoder.rows:
+            return False
+        for row in self._decoder.step():
+            self._calls.pop(row).set_result(None)
+        return True
 
     def swap(self, tensors: Mapping[str, torch.Tensor], policy: Policy) -> None:
         """Sample by these weights from now on; rows under way go on with them."""

@@ -137,7 +137,7 @@ async def test_a_stream_drops_what_its_filter_finds_and_records_both(log: Log) -
     finals = {final.group: final for final in await log.finals()}
     assert (finals[id_of("long")].reason, finals[id_of("long")].detail) == (DropReason.FILTERED, "long: 7 tokens")
     assert finals[id_of("short")].reason is None
-    recorded = (await read_run(log.connection)).trainer or {}
+    recorded = (await read_run(await log.at_rest(Topic.RUN))).trainer or {}
     assert recorded["filters"] == ["long"]
     assert {final.settings for final in finals.values()} == {with_filters(log.settings, [Long(4)]).trainer.digest}
 

@@ -323,7 +323,7 @@ async def test_a_trainer_may_start_with_other_settings_and_every_final_names_tho
             await drained(stream)
     judged = {final.group: final.settings for final in await log.finals()}
     assert judged == {id_of(name): settings.trainer.digest for name, settings in starts.items()}
-    record = await read_run(log.connection)
+    record = await read_run(await log.at_rest(Topic.RUN))
     assert record.trainer_settings(other.trainer.digest) == other.trainer.model_copy(update={"starve_s": 300.0})
     recorded = [event.headers.type for event in await log.read(Topic.RUN)]
     assert recorded.count(EventType.SETTINGS_RECORDED) == 4, "the run's, the trainer's, another, and back again"

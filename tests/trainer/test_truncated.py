@@ -121,7 +121,7 @@ async def test_dispatch_views_and_audit_make_the_same_masks(log: Log) -> None:
     assert [[(m.verdict, m.trainable_tokens) for m in final.members] for final in finals] == [
         [(Verdict.FRESH, 2), (Verdict.FRESH, 2), (Verdict.EXEMPT, 0)]
     ] * 3
-    recorded = (await read_run(log.connection)).trainer_settings(finals[0].settings)
+    recorded = (await read_run(await log.at_rest(Topic.RUN))).trainer_settings(finals[0].settings)
     assert recorded is not None
     assert recorded.truncated == "mask"
     after = [row async for row in groups_view(log.settings)]
