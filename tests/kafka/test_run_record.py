@@ -12,12 +12,14 @@ from rolloutlog.contract.errors import NotFound, RunMismatch, SettingsError, Top
 from rolloutlog.contract.events.event import Outgoing
 from rolloutlog.contract.events.run import cursor_moved, trainer_recorded
 from rolloutlog.contract.settings import Deadline, Settings
+from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.trainer_settings import trainer_digest
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.run_record import agree, check_retention, declare, differences, read_run
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 from rolloutlog.kafka.write.writing import Writer
+from tests.producers.log import at_rest
 
 
 def changed(settings: Settings, section: str, **fields: object) -> Settings:
@@ -110,6 +112,7 @@ async def test_the_newest_cursor_is_read_back(settings: Settings) -> None:
     await create_topics(connection, settings)
     await move(connection, 1)
     await move(connection, 2)
+    await at_rest(connection, Topic.RUN)
     assert (await read_run(connection)).cursors == {"feed/math": {"line": 2}}
 
 

@@ -7,6 +7,7 @@ import pytest
 from rolloutlog.contract.errors import FilterFailed, SettingsError
 from rolloutlog.contract.ids import id_of
 from rolloutlog.contract.settings import Settings, TrainerSettings
+from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.kafka.run_record import read_run
 from rolloutlog.trainer.dispatch.decision import DispatchPolicy, Drop, Ready

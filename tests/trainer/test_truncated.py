@@ -12,6 +12,7 @@ from rolloutlog.contract.record.rollout import Rollout
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.record.truncation import is_cut
 from rolloutlog.contract.settings import Settings, TrainerSettings
+from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import DropReason, Verdict
 from rolloutlog.kafka.run_record import read_run
 from rolloutlog.trainer.batches.advantages import group_advantages
