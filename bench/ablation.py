@@ -114,6 +114,7 @@ def plot(runs: Sequence[Learning], limit_s: float, path: Path) -> None:
             ylim=(0, 1.02),
             title=f"to reward 0.9, {limit_s:.0f} s at most",
         )
+    figure.axes[1].set_xscale("log")
     figure.axes[0].legend(frameon=False)
     figure.savefig(path, dpi=110)
 
