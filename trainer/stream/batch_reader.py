@@ -145,7 +145,8 @@ class BatchReader:
             if (not behind or drawing.is_enough(size)) and (batch := await self._draw(size, least=size)):
                 return batch
             await self._write_some_notes(behind=behind)
-            if not await drawing.read(WAIT_MS) and not behind:
+            wait_ms = 0 if wish.drain and not behind else WAIT_MS  # then nothing that is wished for can come
+            if not await drawing.read(wait_ms) and not behind:
                 if wish.drain:
                     batch = await self._draw(size, least=1)
                     if batch is None and await self._another_pass(wish):
