@@ -12,7 +12,7 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.read.reader_words import Failed, Opening, events_of, frame_of
+from rolloutlog.kafka.read.processes.reader_words import Failed, Opening, events_of, frame_of
 
 PLACES = [(Topic.ROLLOUTS, 0), (Topic.SEEDS, 3)]
 NUMBERS = {place: number for number, place in enumerate(PLACES)}

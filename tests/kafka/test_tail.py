@@ -20,11 +20,11 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.admin import create_topics
 from rolloutlog.kafka.client.connection import Connection, connect
-from rolloutlog.kafka.read import reader_process
 from rolloutlog.kafka.read.ends import ends
-from rolloutlog.kafka.read.reader_fetcher import ReaderFetcher
-from rolloutlog.kafka.read.reader_process import BLOCKS
-from rolloutlog.kafka.read.reader_program import FRAME_BYTES
+from rolloutlog.kafka.read.processes import reader_process
+from rolloutlog.kafka.read.processes.reader_fetcher import ReaderFetcher
+from rolloutlog.kafka.read.processes.reader_process import BLOCKS
+from rolloutlog.kafka.read.processes.reader_program import FRAME_BYTES
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.write.transactions import TransactionalWriter
 from tests.producers.log import at_rest, until

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from rolloutlog.contract.ids import id_of
-from rolloutlog.kafka.read.reader_fetcher import ReaderFetcher
+from rolloutlog.kafka.read.processes.reader_fetcher import ReaderFetcher
 from rolloutlog.trainer.stream.group_stream import GroupStream
 from tests.trainer.desk import rollout
 from tests.trainer.log import Log

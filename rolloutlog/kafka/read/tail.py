@@ -19,7 +19,7 @@ from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.consumer_fetcher import DELETED, ConsumerFetcher
 from rolloutlog.kafka.read.ends import Ends, ends_at
 from rolloutlog.kafka.read.fetcher import Fetcher, Place
-from rolloutlog.kafka.read.reader_fetcher import ReaderFetcher
+from rolloutlog.kafka.read.processes.reader_fetcher import ReaderFetcher
 
 POLL_MS = 500
 POLL_BYTES = 32 << 20

@@ -22,7 +22,7 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.kafka.client.quiet import quiet_clients
 from rolloutlog.kafka.read.consumer_fetcher import ConsumerFetcher
 from rolloutlog.kafka.read.fetcher import Place
-from rolloutlog.kafka.read.reader_words import (
+from rolloutlog.kafka.read.processes.reader_words import (
     Answer,
     Asked,
     Command,
@@ -36,7 +36,7 @@ from rolloutlog.kafka.read.reader_words import (
     Seek,
     frame_of,
 )
-from rolloutlog.kafka.read.shared_block import SharedBlock
+from rolloutlog.kafka.read.processes.shared_block import SharedBlock
 
 FRAME_BYTES = 4 << 20
 """About so many bytes of events in a frame."""

@@ -15,8 +15,8 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.ends import ends_at
 from rolloutlog.kafka.read.fetcher import Place
-from rolloutlog.kafka.read.reader_share import ReaderShare
-from rolloutlog.kafka.read.reader_words import Begin, Opening
+from rolloutlog.kafka.read.processes.reader_share import ReaderShare
+from rolloutlog.kafka.read.processes.reader_words import Begin, Opening
 
 TURNS_TO_HEAR = 2
 """Turns of the loop in which it hears what has been said, for who doesn't wait."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from rolloutlog.contract.errors import ReaderFailed
 from rolloutlog.contract.events.event import Event
 from rolloutlog.kafka.read.fetcher import Place
-from rolloutlog.kafka.read.reader_process import ReaderProcess
-from rolloutlog.kafka.read.reader_words import Begin, Frame, Opening, Pause, Resume, Seek, events_of
+from rolloutlog.kafka.read.processes.reader_process import ReaderProcess
+from rolloutlog.kafka.read.processes.reader_words import Begin, Frame, Opening, Pause, Resume, Seek, events_of
 
 DEATHS = 5
 """So many of its processes may die, one after the other, that have told nothing."""

@@ -18,14 +18,14 @@ from typing import cast
 
 import msgspec
 
-from rolloutlog.kafka.read.reader_words import Answer, Command, Failed, Frame, FreeBlock, Opened, Opening
-from rolloutlog.kafka.read.shared_block import SharedBlock
+from rolloutlog.kafka.read.processes.reader_words import Answer, Command, Failed, Frame, FreeBlock, Opened, Opening
+from rolloutlog.kafka.read.processes.shared_block import SharedBlock
 
 BLOCKS = 3
 """One to read from, and two to be written meanwhile."""
 MOMENTS, MOMENT_S = 100, 0.02
 """How often it is looked, and how long lies between, whether one that has hung up has ended."""
-MODULE = "rolloutlog.kafka.read.reader_program"
+MODULE = "rolloutlog.kafka.read.processes.reader_program"
 _ANSWERS = msgspec.json.Decoder[Answer](Answer)
 
 
