@@ -16,7 +16,7 @@ from rolloutlog.consumers.audit.counts import Counts
 from rolloutlog.consumers.audit.partition_reading import PartitionReading
 from rolloutlog.consumers.audit.sealing import counts_of, violations_of
 from rolloutlog.consumers.audit.seed_ids import PlacedSeed, SeedHashes, is_among, repeated_seeds
-from rolloutlog.consumers.audit.small_topics import Place, SmallTopics, seed_of
+from rolloutlog.consumers.audit.small_topics import SmallTopics, seed_of
 from rolloutlog.consumers.audit.violations import Violation
 from rolloutlog.contract.events.audit_sealed import AuditSeal, read_seals
 from rolloutlog.contract.events.event import Event
@@ -25,7 +25,7 @@ from rolloutlog.contract.roles import Role
 from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection, connect
-from rolloutlog.kafka.read.ends import Ends, ends
+from rolloutlog.kafka.read.ends import Ends, Place, ends
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import RunRecord, read_run
 from rolloutlog.kafka.source_log import source_ends, source_of

@@ -16,14 +16,14 @@ from rolloutlog.buffer.index.rollout_row import RolloutRow
 from rolloutlog.consumers.audit.indexed_offsets import IndexedOffsets
 from rolloutlog.consumers.audit.ledger import PartitionLedger
 from rolloutlog.consumers.audit.sealing import resume
-from rolloutlog.consumers.audit.small_topics import Place, SmallTopics, group_event_of
+from rolloutlog.consumers.audit.small_topics import SmallTopics, group_event_of
 from rolloutlog.contract.events.audit_sealed import AuditSeal
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import GroupFinal
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.loop.index_reader import Index, read_index
-from rolloutlog.kafka.read.ends import Ends
+from rolloutlog.kafka.read.ends import Ends, Place
 from rolloutlog.kafka.read.reading import read_to_end
 
 log = logging.getLogger(__name__)

@@ -16,12 +16,10 @@ from rolloutlog.contract.events.dead_letters import rejected_place
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.events.group_events import GroupEvent, read_group_event
 from rolloutlog.contract.events.validation import read_headers
-from rolloutlog.contract.topics import Topic
 from rolloutlog.contract.vocabulary import EventType
 from rolloutlog.contract.wire.headers import HeaderError
+from rolloutlog.kafka.read.ends import Place
 from rolloutlog.kafka.read.policy_log import PolicyFold
-
-Place = tuple[Topic, int]
 
 
 @dataclass(slots=True)

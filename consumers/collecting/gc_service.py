@@ -16,7 +16,7 @@ from functools import partial
 from rolloutlog.consumers.audit.auditor import ORDER, small_topics, suspected_seeds, usable_seals
 from rolloutlog.consumers.audit.partition_reading import PartitionReading
 from rolloutlog.consumers.audit.seed_ids import repeated_seeds
-from rolloutlog.consumers.audit.small_topics import Place, SmallTopics
+from rolloutlog.consumers.audit.small_topics import SmallTopics
 from rolloutlog.consumers.audit.violations import Violation
 from rolloutlog.consumers.collecting.collected import Collected, KeptFrom
 from rolloutlog.consumers.collecting.need import Need, kept_marks, lowest, pinned_needs, trainer_needs
@@ -33,7 +33,7 @@ from rolloutlog.contract.settings import Settings
 from rolloutlog.contract.topics import COLLECTED, Topic
 from rolloutlog.kafka.client.connection import HIDDEN_S, Connection, connect
 from rolloutlog.kafka.client.deleting import delete_below
-from rolloutlog.kafka.read.ends import Ends, ends
+from rolloutlog.kafka.read.ends import Ends, Place, ends
 from rolloutlog.kafka.read.policy_log import read_policy_log
 from rolloutlog.kafka.read.reading import settled
 from rolloutlog.kafka.run_record import RunRecord, read_run

@@ -20,7 +20,7 @@ from rolloutlog.contract.topics import Names
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.failures import startup_error, stop_client, typed_error
-from rolloutlog.kafka.read.fetcher import Place
+from rolloutlog.kafka.read.ends import Place
 from rolloutlog.kafka.read.lenient import fetch_leniently
 
 FIRST = 64

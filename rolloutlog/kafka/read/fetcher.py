@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from rolloutlog.contract.events.event import Event
-from rolloutlog.contract.topics import Topic
-
-Place = tuple[Topic, int]
+from rolloutlog.kafka.read.ends import Place
 
 
 class Fetcher(Protocol):

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.read.ends import Ends
-from rolloutlog.kafka.read.fetcher import Place
+from rolloutlog.kafka.read.ends import Ends, Place
 from rolloutlog.kafka.read.tail import POLL_MS, Tail
 
 TURN = 64

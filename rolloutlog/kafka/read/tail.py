@@ -17,8 +17,8 @@ from rolloutlog.contract.events.event import Event
 from rolloutlog.contract.topics import Topic
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.read.consumer_fetcher import DELETED, ConsumerFetcher
-from rolloutlog.kafka.read.ends import Ends, ends_at
-from rolloutlog.kafka.read.fetcher import Fetcher, Place
+from rolloutlog.kafka.read.ends import Ends, Place, ends_at
+from rolloutlog.kafka.read.fetcher import Fetcher
 from rolloutlog.kafka.read.processes.reader_fetcher import ReaderFetcher
 
 POLL_MS = 500

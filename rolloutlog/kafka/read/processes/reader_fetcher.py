@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from rolloutlog.contract.events.event import Event
 from rolloutlog.kafka.client.connection import Connection
-from rolloutlog.kafka.read.ends import ends_at
-from rolloutlog.kafka.read.fetcher import Place
+from rolloutlog.kafka.read.ends import Place, ends_at
 from rolloutlog.kafka.read.processes.reader_share import ReaderShare
 from rolloutlog.kafka.read.processes.reader_words import Begin, Opening
 

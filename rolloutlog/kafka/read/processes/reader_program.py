@@ -21,7 +21,7 @@ from rolloutlog.contract.errors import RolloutlogError
 from rolloutlog.contract.events.event import Event
 from rolloutlog.kafka.client.quiet import quiet_clients
 from rolloutlog.kafka.read.consumer_fetcher import ConsumerFetcher
-from rolloutlog.kafka.read.fetcher import Place
+from rolloutlog.kafka.read.ends import Place
 from rolloutlog.kafka.read.processes.reader_words import (
     Answer,
     Asked,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from rolloutlog.contract.errors import ReaderFailed
 from rolloutlog.contract.events.event import Event
-from rolloutlog.kafka.read.fetcher import Place
+from rolloutlog.kafka.read.ends import Place
 from rolloutlog.kafka.read.processes.reader_process import ReaderProcess
 from rolloutlog.kafka.read.processes.reader_words import Begin, Frame, Opening, Pause, Resume, Seek, events_of
 

@@ -21,7 +21,7 @@ from rolloutlog.contract.topics import Names, Topic
 from rolloutlog.contract.wire.headers import Headers
 from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.client.properties import security_of
-from rolloutlog.kafka.read.fetcher import Place
+from rolloutlog.kafka.read.ends import Place
 
 
 class Begin(Struct):
