@@ -53,7 +53,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="The data plane of asynchronous RL post-training, kept as an event log on Apache Kafka.",
-    epilog="Start with `rolloutlog demo --recorded`: it needs nothing but this machine.",
+    epilog="Start with `rolloutlog demo --recorded`: it needs no model, and no broker of yours.",
 )
 app.command()(demo.demo)
 app.add_typer(broker.app, name="broker")

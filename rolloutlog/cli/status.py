@@ -35,7 +35,8 @@ DERIVES_NOTHING = {
 
 @with_settings
 def status(settings: Settings, as_json: AsJson = False) -> None:
-    """Print the current policy, groups, what was trained, dropped and expired lately, rates, owners, lag and skips."""
+    """Print the current policy, groups, what was trained, dropped and expired lately, what holds feeders and draws up,
+    rates, owners, lag and skips."""
     from rolloutlog.consumers.views.run_status import status as read_status
     from rolloutlog.producers.feeding.feeder_view import feeder_views
 
