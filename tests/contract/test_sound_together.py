@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolloutlog.contract.record.sound_together import key_of, look_together
+from rolloutlog.contract.record.sound_together import look_together, policy_at
 from rolloutlog.contract.record.soundness import check_trajectory
 from rolloutlog.contract.record.trajectory import PARENT, Trajectory
 from rolloutlog.contract.wire.rejection import Rejected
@@ -67,7 +67,7 @@ def test_what_is_sound_together_is_sound_by_itself(made: list[Trajectory]) -> No
             assert line == (one.nodes[:, PARENT].tolist() == list(range(-1, len(one.nodes) - 1)))
             span = one.policy_span
             assert span is not None
-            assert (oldest, newest) == (key_of(span[0]), key_of(span[1]))
+            assert (policy_at(int(oldest)), policy_at(int(newest))) == span
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -15,7 +15,7 @@ from rolloutlog.contract.ids import digest_of
 from rolloutlog.contract.record import value
 from rolloutlog.contract.record.graph import leaf_count
 from rolloutlog.contract.record.slot import Slot
-from rolloutlog.contract.record.sound_together import key_of, look_together
+from rolloutlog.contract.record.sound_together import look_together, policy_at
 from rolloutlog.contract.record.soundness import check_record
 from rolloutlog.contract.record.trajectory import Trajectory
 from rolloutlog.contract.vocabulary import EventType, Grain, Status
@@ -63,9 +63,7 @@ def _sure(read: Sequence[tuple[Event, Trajectory]]) -> list[bool]:
 def _is_as_said(event: Event, one: Trajectory, oldest: int, newest: int, is_line: bool) -> bool:
     headers = event.headers
     try:
-        if headers.oldest_policy is None or key_of(headers.oldest_policy) != oldest:
-            return False
-        if headers.newest_policy is None or key_of(headers.newest_policy) != newest:
+        if headers.oldest_policy != policy_at(oldest) or headers.newest_policy != policy_at(newest):
             return False
         if len(one.token_ids) != headers.tokens or digest_of(cast("bytes", event.value)) != headers.digest:
             return False

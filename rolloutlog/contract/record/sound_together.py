@@ -24,7 +24,9 @@ from rolloutlog.contract.record.trajectory import PARENT, SAMPLED, SEGMENTS, TOK
 Bools = npt.NDArray[np.bool_]
 Kind = TypeVar("Kind", bound=np.generic)
 _TIMELINE = 32
-"""Bits below the timeline in a policy's key."""
+"""Bits below the timeline in a policy's key: segments name both in 32, while a header may name greater ones, which have
+no key."""
+_VERSION = (1 << _TIMELINE) - 1
 
 
 @dataclass(slots=True, frozen=True)
@@ -38,9 +40,9 @@ class Together:
     newest: I64
 
 
-def key_of(policy: Policy) -> int:
-    """Keys are ordered as policies are."""
-    return policy.timeline << _TIMELINE | policy.version
+def policy_at(key: int) -> Policy:
+    """The policy of a key; keys are ordered as policies are."""
+    return Policy(key >> _TIMELINE, key & _VERSION)
 
 
 def look_together(trajectories: Sequence[Trajectory]) -> Together:
