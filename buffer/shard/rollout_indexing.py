@@ -47,14 +47,15 @@ def rollout_rows(
     read = [or_rejected(read_facts, event, body) for event, body in records]
     judged = [said if isinstance(said, Rejected) else (*said, eligibility_of(said[0], types)) for said in read]
     return [
-        said if isinstance(said, Rejected) else Found(_row(event, *said), said[2].faults)
+        said if isinstance(said, Rejected) else or_rejected(_found, event, *said)
         for (event, _), said in zip(records, judged, strict=True)
     ]
 
 
-def _row(event: Event, rollout: Rollout, facts: Mapping[str, Any], fit: Eligibility) -> RolloutRow:
+def _found(event: Event, rollout: Rollout, facts: Mapping[str, Any], fit: Eligibility) -> Found:
+    """Raises Rejected for a header that isn't its slot's, and can't be read."""
     slot, trajectory = rollout.slot, rollout.trajectory
-    return RolloutRow(
+    row = RolloutRow(
         offset=event.offset,
         size=event.handle.size,
         timestamp=event.timestamp,
@@ -88,6 +89,7 @@ def _row(event: Event, rollout: Rollout, facts: Mapping[str, Any], fit: Eligibil
         snapshots=fit.snapshots,
         replay_env=_names_replay_env(slot, trajectory.record),
     )
+    return Found(row, fit.faults)
 
 
 def _names_replay_env(slot: Slot, record: Mapping[str, Any]) -> bool:

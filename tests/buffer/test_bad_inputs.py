@@ -60,10 +60,12 @@ def test_each_bad_record_becomes_a_dead_letter_and_its_slot_ends_as_the_table_sa
         assert all(offset >= 0 for offset in shard.fold.next_offsets.values())
 
 
-def test_records_that_are_read_together_become_what_they_are_one_by_one() -> None:
+@pytest.mark.parametrize("partition", range(6))
+def test_records_that_are_read_together_become_what_they_are_one_by_one(partition: int) -> None:
+    """Every record of the table, on whichever partition it lies."""
     events = [written.raw.event(6, 1) for row in BAD_INPUTS for written in row.records()]
-    ours = [replace(event, offset=at) for at, event in enumerate(events) if event.partition == events[0].partition]
-    alone, together = (Shard.empty(events[0].partition, SETTINGS) for _ in range(2))
+    ours = [replace(event, offset=at) for at, event in enumerate(events) if event.partition == partition]
+    alone, together = (Shard.empty(partition, SETTINGS) for _ in range(2))
     for event in ours:
         alone.read(event, now=NOW, clock=0.0)
     together.read_all(ours, now=NOW, clock=0.0)

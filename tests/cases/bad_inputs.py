@@ -220,6 +220,7 @@ BAD_INPUTS: tuple[BadInput, ...] = (
     _header("header-unknown", Reason.HEADER_UNKNOWN, ce_rewrad=b"1.0"),
     *(_header(f"header-not-utf8-{name}", Reason.HEADER_MALFORMED, **{name: b"\xff\xfe"}) for name in _READ_HEADERS),
     _header("header-not-a-number", Reason.HEADER_MALFORMED, member=b"one"),
+    _header("step-not-a-number", Reason.HEADER_MALFORMED, step=b"one"),
     _header("header-number-huge", Reason.HEADER_MALFORMED, tokens=b"9" * 40),
     _header("reward-header-nan", Reason.HEADER_MALFORMED, reward=b"nan"),
     _header("header-other-cloudevents", Reason.HEADER_MALFORMED, spec_version=b"0.3"),

@@ -29,6 +29,7 @@ from rolloutlog.contract.wire.json_text import parse
 from rolloutlog.contract.wire.rejection import Rejected
 
 _TYPES = {topic: {str(known): known for known in spec.types} for topic, spec in TOPICS.items()}
+_STEP = Headers.step.name
 _OF_A_KIND = tuple(
     field.name
     for field in (Headers.spec_version, Headers.source, Headers.content_type, Headers.schema_version, Headers.type)
@@ -69,13 +70,22 @@ def read_headers(event: Event, partitions: int | None = None) -> EventType:
     slot, group = _slot(event_type, headers), headers.require(Headers.group)
     if event.key != headers.raw[Headers.group.name]:
         raise Rejected(RejectReason.KEY, f"key {(event.key or b'')[:80]!r} isn't the group {group[:80]!r}")
-    if slot is not None and event_type in STATUS_OF and headers.id != slot.event_id:
-        raise Rejected(RejectReason.HEADER_MALFORMED, f"id {headers.id} of a record that must have {slot.event_id}")
+    if slot is not None and event_type in STATUS_OF:
+        _check_own(headers, slot)
     if partitions is not None and partition_of(group, partitions) != event.partition:
         raise Rejected(
             RejectReason.PARTITION, f"group {group} belongs to partition {partition_of(group, partitions)} (murmur2)"
         )
     return event_type
+
+
+def _check_own(headers: Headers, slot: Slot) -> None:
+    """What a record alone says in headers: the id of its attempt, and a step that somebody will read. Raises
+    Rejected."""
+    if headers.id != slot.event_id:
+        raise Rejected(RejectReason.HEADER_MALFORMED, f"id {headers.id} of a record that must have {slot.event_id}")
+    if (step := headers.raw.get(_STEP)) is not None:
+        Headers.step.read(step)
 
 
 def _event_type(topic: Topic, text: str) -> EventType:
