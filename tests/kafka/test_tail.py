@@ -199,6 +199,18 @@ async def test_readers_that_die_at_once_are_given_up(
     assert "nothing_of_that_name" in capfd.readouterr().err
 
 
+async def test_readers_that_die_of_what_they_read_are_given_up(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has told where it stands before it dies."""
+    connection = await filled(settings, 3)
+    monkeypatch.setattr(reader_process, "MODULE", "tests.kafka.dying_reader")
+    async with asyncio.timeout(30), Tail(connection, STARTS, readers=1) as tail:
+        with pytest.raises(ReaderFailed, match="exit code 9"):
+            while True:
+                assert await tail.poll(20) == []
+
+
 async def test_what_lies_unread_is_bounded(settings: Settings) -> None:
     """While nobody polls, a reader fills its blocks and no more."""
     connection = await filled(settings, 1_500, 20_000)

@@ -17,7 +17,7 @@ from rolloutlog.kafka.read.processes.reader_process import ReaderProcess
 from rolloutlog.kafka.read.processes.reader_words import Begin, Frame, Opening, Pause, Resume, Seek, events_of
 
 DEATHS = 5
-"""So many of its processes may die, one after the other, that have told nothing."""
+"""So many of its processes may die, one after the other, that have brought nothing."""
 
 log = logging.getLogger(__name__)
 
@@ -82,10 +82,11 @@ class ReaderShare:
             return [event for number in resumed for event in self._kept.pop(number)]
         if self._process is None or not self._process.frames:
             return None
-        self._deaths = 0
         frame = self._process.frames[0]
         with self._process.view(frame) as view:
             events = events_of(view, self.places)
+        if events:  # each tells first where it stands, also one that dies of what comes next
+            self._deaths = 0
         self._process.free(frame)
         return self._counted(events, frame)
 
@@ -140,7 +141,7 @@ class ReaderShare:
         said = f"a reader of {len(self.places)} partitions died (exit code {code})"
         if self._deaths > DEATHS:
             self._deaths = 0
-            raise ReaderFailed(f"{said}, and so did {DEATHS} before it, which had read nothing")
+            raise ReaderFailed(f"{said}, and so did {DEATHS} before it, which had brought nothing")
         log.warning("%s; another one goes on", said)
 
     def _tell(self, command: Seek | Pause | Resume) -> None:
