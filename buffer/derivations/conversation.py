@@ -47,7 +47,6 @@ class Conversation:
         self.messages = trajectory.messages
         self.has_messages = None not in self.messages
         self.roles = [None if message is None else cast("str", message["role"]) for message in self.messages]
-        """Role of each node's message; None for a node without one."""
         self.declared = DeclaredForest.of(trajectory)
         root = main_root(trajectory)
         self.branches = (
@@ -68,6 +67,10 @@ class Conversation:
         if not isinstance(known, Conversation):
             known = trajectory.memo = cls(trajectory)
         return known
+
+    def role(self, node: int) -> str | None:
+        """Role of a node's message; None for a node without one."""
+        return self.roles[node]
 
     @property
     def launch_context(self) -> list[int]:
