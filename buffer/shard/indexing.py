@@ -8,7 +8,7 @@ shard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -51,7 +51,7 @@ MAX_ROW = 40 * 1024
 
 
 def row_of(
-    event: Event, partitions: int, body: Resolved | None = None, types: Iterable[AnchorType] = OWN
+    event: Event, partitions: int, body: Resolved | None = None, types: Sequence[AnchorType] = OWN
 ) -> Found:  # fmt: skip
     """The row of an event, from its body (None: the one that it carries), with the anchors of derivations of those
     types. Raises Rejected."""
@@ -62,7 +62,7 @@ def row_of(
 
 
 def rows_of(
-    events: Sequence[Event], partitions: int, bodies: Sequence[Resolved | None], types: Iterable[AnchorType] = OWN
+    events: Sequence[Event], partitions: int, bodies: Sequence[Resolved | None], types: Sequence[AnchorType] = OWN
 ) -> list[Found | Rejected]:
     """The rows of events, or why they have none: one kind of work at a time, over all of them, so that the processor
     has its code at hand; that spares a seventh."""
@@ -82,7 +82,7 @@ def _other(event: Event, kind: EventType, body: Resolved | None) -> Found | Reje
 
 
 def source_row(
-    event: Event, namespace: str, partitions: int, body: Resolved | None, types: Iterable[AnchorType]
+    event: Event, namespace: str, partitions: int, body: Resolved | None, types: Sequence[AnchorType]
 ) -> Found | None:
     """The row of an event of a source's `rollouts`; None where it says nothing of a record that may be resumed, or is
     bad, which its own run has told."""

@@ -5,7 +5,7 @@ Guarantees: pure; any bytes give a row or `Rejected`. Leaves out: headers, and e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from rolloutlog.buffer.derivations.anchor_type import AnchorType
@@ -40,7 +40,7 @@ def or_rejected(work: Callable[Given, Made], *args: Given.args, **named: Given.k
 
 
 def rollout_rows(
-    records: Sequence[tuple[Event, Resolved | None]], types: Iterable[AnchorType]
+    records: Sequence[tuple[Event, Resolved | None]], types: Sequence[AnchorType]
 ) -> list[Found | Rejected]:  # fmt: skip
     """Rows of events of records whose headers were read, each with the body that it has, if it isn't the one that it
     carries."""

@@ -8,7 +8,7 @@ settings (`selection`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -43,7 +43,7 @@ class Eligibility(NamedTuple):
     faults: Mapping[str, str] = {}
 
 
-def eligibility_of(rollout: Rollout, types: Iterable[AnchorType] = OWN) -> Eligibility:
+def eligibility_of(rollout: Rollout, types: Sequence[AnchorType] = OWN) -> Eligibility:
     """Judge a checked rollout, as a source of derivations of those types."""
     try:
         return _judged(rollout, types)
@@ -51,7 +51,7 @@ def eligibility_of(rollout: Rollout, types: Iterable[AnchorType] = OWN) -> Eligi
         return Eligibility(Skip.REJECTED, faults={ALL: fault_of(error)})
 
 
-def _judged(rollout: Rollout, types: Iterable[AnchorType]) -> Eligibility:
+def _judged(rollout: Rollout, types: Sequence[AnchorType]) -> Eligibility:
     trajectory = rollout.trajectory
     container = needs_container(trajectory.record)
     if (skip := unfit(rollout)) is not None:
@@ -65,7 +65,7 @@ def _judged(rollout: Rollout, types: Iterable[AnchorType]) -> Eligibility:
     return Eligibility(None, container, pack(anchors), kept, faults)
 
 
-def _anchors(trajectory: Trajectory, types: Iterable[AnchorType]) -> tuple[list[AnchorPoint], dict[str, str]]:
+def _anchors(trajectory: Trajectory, types: Sequence[AnchorType]) -> tuple[list[AnchorPoint], dict[str, str]]:
     """Anchors of each type, of each kind the newest, and what made a type fail."""
     found: dict[str, deque[AnchorPoint]] = {}
     faults: dict[str, str] = {}

@@ -6,7 +6,7 @@ log again counts exactly once, and a second look finds it there. Leaves out: rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rolloutlog.buffer.derivations.anchor_type import AnchorType
@@ -39,7 +39,7 @@ class SoundNow:
 
 
 def sound_now(
-    letter: Letter, event: Event, body: Resolved, partitions: int, types: Iterable[AnchorType]
+    letter: Letter, event: Event, body: Resolved, partitions: int, types: Sequence[AnchorType]
 ) -> SoundNow | None:
     """The record as the shard would take it; None for what isn't a rollout's. Raises Rejected."""
     row = row_of(event, partitions, body, types).row

@@ -14,6 +14,14 @@ from rolloutlog.kafka.client.connection import Connection
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.kafka.read.ends import ends
 
+PREFIX = "feed/"
+"""How names of feeders' cursors begin on `run`."""
+
+
+def cursor_name(env: str) -> str:
+    """The name of the cursor of that environment's feeder."""
+    return f"{PREFIX}{env}"
+
 
 class FeedCursor(BaseModel):
     """`cursor.moved` of a feeder: the next place of its source, which source that is, and where its groups begin."""

@@ -23,12 +23,9 @@ from rolloutlog.kafka.client.connection import Connection, connect
 from rolloutlog.kafka.read.ends import Place, ends
 from rolloutlog.kafka.read.tail import Tail
 from rolloutlog.kafka.run_record import RunRecord, read_run
-from rolloutlog.producers.feeding.feed_cursor import FeedCursor, feed_starts
+from rolloutlog.producers.feeding.feed_cursor import PREFIX, FeedCursor, feed_starts
 from rolloutlog.producers.feeding.fresh_groups import FreshGroups
 from rolloutlog.producers.feeding.fresh_room import FeedLack, FreshRoom
-
-FEED = "feed/"
-"""How names of feeders' cursors begin."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,9 +58,9 @@ def _cursors(run: RunRecord) -> dict[str, FeedCursor]:
     """By environment; one that can't be read is its feeder's to tell."""
     found: dict[str, FeedCursor] = {}
     for name, said in sorted(run.cursors.items()):
-        if name.startswith(FEED):
+        if name.startswith(PREFIX):
             try:
-                found[name.removeprefix(FEED)] = FeedCursor.model_validate(dict(said))
+                found[name.removeprefix(PREFIX)] = FeedCursor.model_validate(dict(said))
             except ValidationError:
                 continue
     return found

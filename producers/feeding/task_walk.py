@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from rolloutlog.contract.errors import SettingsError
 from rolloutlog.contract.events.seeds import Fresh, Seed
 from rolloutlog.contract.settings import OverProvision, Settings
-from rolloutlog.producers.feeding.feed_cursor import FeedCursor
+from rolloutlog.producers.feeding.feed_cursor import FeedCursor, cursor_name
 from rolloutlog.producers.feeding.fresh_groups import fresh_seed
 from rolloutlog.producers.feeding.task_source import TaskSource
 
@@ -26,7 +26,7 @@ class TaskWalk:
     def __init__(self, source: TaskSource, epochs: int | None) -> None:
         self._source, self._epochs = source, epochs
         self._next = source.tasks(0)
-        self.name = f"feed/{source.env}"
+        self.name = cursor_name(source.env)
         self.cursor = FeedCursor(source=source.identity)
 
     @property

@@ -71,8 +71,9 @@ def run(
     begun: list[Worker] = []
 
     def service(stop: asyncio.Event) -> Coroutine[Any, Any, Endings]:
-        how: dict[str, Any] = {"concurrency": concurrency, "name": name, "stop": stop}
-        working = run_worker(reachable, made, sampler, **how, on_start=begun.append)
+        working = run_worker(
+            reachable, made, sampler, concurrency=concurrency, name=name, stop=stop, on_start=begun.append
+        )
         return exposed(metrics_port, metrics, working, look)
 
     def look() -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rolloutlog.broker import EmbeddedKafka, find
 from rolloutlog.broker.install.flock import locked
@@ -87,8 +86,9 @@ async def run_live(
         services = services_of(reachable, [*flags, "--bootstrap-servers", address], to_step)
         feeders = (service.name for service in services if service.role is ServiceRole.FEEDER)
         work = LoopWork(reachable, to_step, dict(zip(feeders, environments, strict=True)))
-        how: dict[str, Any] = {"restarts": settings.loop.restarts, "tell": tell}
-        supervision = Supervision(services, logs, **how, has_done=work.has_done, on_death=work.has_died)
+        supervision = Supervision(
+            services, logs, restarts=settings.loop.restarts, tell=tell, has_done=work.has_done, on_death=work.has_died
+        )
         watch(Watched(address, supervision, first))
         ended = await _with_broker(supervision, broker, settings.loop.restarts, tell, stop)
         return LiveReport(ended, await last_step(reachable), supervision.started_again)

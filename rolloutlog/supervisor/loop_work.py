@@ -21,7 +21,7 @@ from rolloutlog.kafka.client.connection import connect
 from rolloutlog.kafka.client.owners import leave_for
 from rolloutlog.kafka.live_watermarks import read_live_watermarks
 from rolloutlog.kafka.run_record import read_run
-from rolloutlog.producers.feeding.feed_cursor import FeedCursor
+from rolloutlog.producers.feeding.feed_cursor import FeedCursor, cursor_name
 from rolloutlog.supervisor.services import Service, ServiceRole
 
 GROUPS = {ServiceRole.WORKER: "workers", ServiceRole.BUFFER: "buffer"}
@@ -56,7 +56,7 @@ class LoopWork:
     async def _is_fed(self, env: str, epochs: int) -> bool:
         """The cursor is at the end of the data before its last groups are."""
         run = await read_run(await connect(self._settings, Role.OPERATOR))
-        said = run.cursors.get(f"feed/{env}")
+        said = run.cursors.get(cursor_name(env))
         with suppress(ValidationError):  # another feeder's, which the feeder tells
             cursor = None if said is None else FeedCursor.model_validate(dict(said))
             return cursor is not None and cursor.is_done and cursor.epoch >= epochs
